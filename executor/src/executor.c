@@ -1,0 +1,1 @@
+typedef int tw_nothing_yet;
