@@ -16,7 +16,13 @@
 typedef Tradewake__V1__Reason tw_reason;
 
 enum tw_side { TW_SIDE_NONE = 0, TW_BUY = 1, TW_SELL = 2 };
-enum tw_order_type { TW_ORDER_NONE = 0, TW_MARKET = 1, TW_LIMIT = 2, TW_STOP = 3, TW_STOP_LIMIT = 4 };
+enum tw_order_type {
+    TW_ORDER_NONE = 0,
+    TW_ORDER_MARKET = 1,
+    TW_ORDER_LIMIT = 2,
+    TW_ORDER_STOP = 3,
+    TW_ORDER_STOP_LIMIT = 4,
+};
 
 static inline enum tw_side tw_side_opposite(enum tw_side side)
 {
