@@ -1,0 +1,136 @@
+/* settings.h - every setting of the server, from one table.
+ *
+ * A setting is one row: its name as in the file, what it accepts, its default, its help. From the row
+ * follow the flag ("executor.threads_max": --executor-threads-max), the variable
+ * (TRADEWAKE_EXECUTOR_THREADS_MAX), the place in the YAML file (nested maps are the dotted name), the
+ * help, and the reference that `tradewake config reference` prints.
+ *
+ *     flag  over  environment  over  file  over  default
+ *
+ * Where each value came from is remembered. Nothing is silently ignored: an unknown key, a key given
+ * twice and a value that does not fit are problems, each with its place, all reported at once. */
+#ifndef TW_CONFIG_SETTINGS_H
+#define TW_CONFIG_SETTINGS_H
+
+#include <tradewake/config/value.h>
+
+#include <tradewake/base/log.h>
+#include <tradewake/base/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TW_SETTINGS_MAX 64u /* rows; the table is checked against it when it is compiled */
+
+/* In the order of the words in the table. */
+enum tw_log_format { TW_LOG_FORMAT_TEXT, TW_LOG_FORMAT_JSON };
+enum tw_realtime { TW_REALTIME_AUTO /* where the system allows it */, TW_REALTIME_OFF };
+
+enum tw_origin_kind {
+    TW_ORIGIN_DEFAULT,
+    TW_ORIGIN_DEV, /* the default of `tradewake dev` */
+    TW_ORIGIN_FILE,
+    TW_ORIGIN_ENVIRONMENT,
+    TW_ORIGIN_FLAG,
+};
+
+struct tw_origin {
+    enum tw_origin_kind kind;
+    uint32_t line, column; /* FILE; from 1 */
+};
+
+struct tw_settings {
+    char listen[TW_VALUE_TEXT_BYTES];    /* "127.0.0.1:50051", "unix:/path" */
+    char admin[TW_VALUE_TEXT_BYTES];     /* "127.0.0.1:9464"; "off" = no admin port */
+    char state_dir[TW_VALUE_TEXT_BYTES]; /* "" = keep nothing (dev) */
+    enum tw_log_level log_level;
+    enum tw_log_format log_format;
+    uint32_t executor_threads; /* ready at start; 0 = what the fleet needs */
+    uint32_t executor_threads_max;
+    uint32_t executor_groups; /* 0 = one per usable core */
+    bool executor_pinned;
+    enum tw_realtime executor_realtime;
+    uint32_t rpc_threads; /* 0 = one per usable core, at most 4 */
+    uint32_t copies_remembered;
+    bool paper_control;
+    int64_t metrics_warm_up_ns;
+    uint32_t metrics_streams_per_peer;
+    int64_t drain_lame_duck_ns;
+    int64_t drain_timeout_ns;
+    bool reflection;
+
+    char config_path[TW_VALUE_TEXT_BYTES]; /* the file that was read; "" = none */
+    struct tw_origin origins[TW_SETTINGS_MAX]; /* by row of the table */
+};
+
+/* One row. */
+struct tw_setting {
+    const char *name; /* "executor.threads_max" */
+    struct tw_value_rule rule;
+    const char *default_text;
+    const char *dev_text; /* default under `tradewake dev`; NULL = the same */
+    size_t offset;        /* in struct tw_settings; the field's type follows from rule.type */
+    bool reloadable;      /* takes effect without a restart */
+    const char *help;     /* one sentence */
+};
+
+/* The table. Static. Thread: any. */
+const struct tw_setting *tw_settings_table(size_t *ret_n);
+
+/* "--executor-threads-max", "TRADEWAKE_EXECUTOR_THREADS_MAX". Return text. */
+#define TW_SETTING_NAME_BYTES 64u
+char *tw_setting_flag(const struct tw_setting *setting, char text[TW_SETTING_NAME_BYTES]);
+char *tw_setting_variable(const struct tw_setting *setting, char text[TW_SETTING_NAME_BYTES]);
+
+/* The row of that name; NULL = there is none. */
+const struct tw_setting *tw_setting_find(const char *name);
+
+/* The value of a row as one would write it. Returns text. */
+char *tw_setting_text(const struct tw_settings *settings, const struct tw_setting *setting,
+                      char text[TW_VALUE_TEXT_BYTES]);
+
+/* "flag --listen", "file tradewake.yaml:3:9", "default". Returns text. */
+char *tw_setting_origin_text(const struct tw_settings *settings, const struct tw_setting *setting,
+                             char *text, size_t size);
+
+/* What is wrong, each with its place. At most so many are kept; n counts all. */
+#define TW_CONFIG_PROBLEMS_MAX 32u
+struct tw_config_problem {
+    bool is_warning; /* the settings are good, but somebody should look */
+    char text[TW_ERROR_TEXT_BYTES]; /* "FILE:3:9: log.level: found ..., expected ..." */
+};
+struct tw_config_report {
+    uint32_t n, n_errors;
+    struct tw_config_problem problems[TW_CONFIG_PROBLEMS_MAX];
+};
+
+struct tw_setting_flag {
+    const char *name; /* of the setting */
+    const char *text;
+};
+
+struct tw_settings_sources {
+    bool is_dev;
+    const char *config_path;       /* NULL = no file */
+    char *const *environment;      /* "NAME=value", ended by NULL; NULL = none */
+    const struct tw_setting_flag *flags;
+    size_t n_flags;
+};
+
+/* Reads all sources, checks every value and what must hold between them.
+ * Thread: main.  Blocks: reads the file.
+ * Fails: TW_INVALID, with every problem in *report; *ret is then not to be used. Warnings may be in
+ *        *report on TW_OK too. */
+TW_MUST_CHECK tw_status tw_settings_load(const struct tw_settings_sources *sources,
+                                         struct tw_settings *ret, struct tw_config_report *report);
+
+/* The defaults alone. */
+void tw_settings_defaults(bool is_dev, struct tw_settings *ret);
+
+/* The file's part of it, from memory: what the text sets is changed in *settings, what is wrong
+ * added to *report. name: for messages. Thread: any.  Blocks: no. */
+void tw_settings_apply_yaml(const char *name, const char *text, size_t size,
+                            struct tw_settings *settings, struct tw_config_report *report);
+
+#endif

@@ -1,0 +1,385 @@
+#include <tradewake/config/settings.h>
+
+#include "settings.h"
+
+#include <tradewake/base/clock.h>
+#include <tradewake/base/limits.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIELD(member) offsetof(struct tw_settings, member)
+#define CONFIG_BYTES_MAX (256u * 1024u) /* a configuration of a person, not a data set */
+
+static const struct tw_setting table[] = {
+    {"listen", {.type = TW_VALUE_ADDRESS}, "127.0.0.1:50051", NULL, FIELD(listen), false,
+     "Where clients reach the service over gRPC."},
+    {"admin", {.type = TW_VALUE_ADDRESS, .choices = "off"}, "127.0.0.1:9464", NULL, FIELD(admin), false,
+     "Where /livez, /readyz and /metrics are served over HTTP; off: nowhere."},
+    {"state_dir", {.type = TW_VALUE_PATH}, "/var/lib/tradewake", "", FIELD(state_dir), false,
+     "The directory of everything that outlives a restart; one server per directory. Empty: nothing is kept."},
+    {"log.level", {.type = TW_VALUE_ENUM, .choices = "debug|info|warn|error|none"}, "info", NULL,
+     FIELD(log_level), true, "Log lines below this level are left out."},
+    {"log.format", {.type = TW_VALUE_ENUM, .choices = "text|json"}, "text", NULL, FIELD(log_format), false,
+     "Log lines for people, or one JSON object each."},
+    {"executor.threads", {.type = TW_VALUE_INT, .max = 65536}, "0", NULL, FIELD(executor_threads), false,
+     "Threads that are ready before the first broker call; 0: what the fleet needs."},
+    {"executor.threads_max", {.type = TW_VALUE_INT, .min = 1, .max = 65536}, "4096", NULL,
+     FIELD(executor_threads_max), false,
+     "Never more threads than this; a fleet that needs more is refused where it grows."},
+    {"executor.groups", {.type = TW_VALUE_INT, .max = TW_GROUPS_MAX}, "0", NULL, FIELD(executor_groups), false,
+     "Groups of threads, each woken by a leader of its own; 0: one per usable core."},
+    {"executor.pinned", {.type = TW_VALUE_BOOL}, "true", NULL, FIELD(executor_pinned), false,
+     "Keep each group of threads on its own core."},
+    {"executor.realtime", {.type = TW_VALUE_ENUM, .choices = "auto|off"}, "auto", NULL,
+     FIELD(executor_realtime), false,
+     "Give the leaders real-time priority where the system allows it."},
+    {"rpc.threads", {.type = TW_VALUE_INT, .max = 64}, "0", NULL, FIELD(rpc_threads), false,
+     "Threads that read events from the network; 0: one per usable core, at most 4."},
+    {"copies.remembered", {.type = TW_VALUE_INT, .min = 1000, .max = 100000000}, "200000", NULL,
+     FIELD(copies_remembered), false, "So many finished copies stay in memory for questions about them."},
+    {"paper.control", {.type = TW_VALUE_BOOL}, "false", "true", FIELD(paper_control), false,
+     "Serve PaperService: tests and drills may change what the built-in broker does."},
+    {"metrics.warm_up", {.type = TW_VALUE_DURATION, .max = 3600 * TW_NS_PER_S}, "10s", "0",
+     FIELD(metrics_warm_up_ns), false, "Samples taken so soon after the start are flagged as warm-up."},
+    {"metrics.streams_per_peer", {.type = TW_VALUE_INT, .min = 1, .max = 4096}, "64", NULL,
+     FIELD(metrics_streams_per_peer), false, "Streams that one client address may hold open at once."},
+    {"drain.lame_duck", {.type = TW_VALUE_DURATION, .max = 60 * TW_NS_PER_S}, "2s", NULL,
+     FIELD(drain_lame_duck_ns), false,
+     "After SIGTERM: still serving for so long while readiness says no, so that balancers look away."},
+    {"drain.timeout", {.type = TW_VALUE_DURATION, .min = TW_NS_PER_MS, .max = 600 * TW_NS_PER_S}, "9s", NULL,
+     FIELD(drain_timeout_ns), false, "After SIGTERM: gone after so long in all; containers are given 10s."},
+    {"reflection", {.type = TW_VALUE_BOOL}, "true", NULL, FIELD(reflection), false,
+     "Tell clients that ask which services and messages there are."},
+};
+
+#define TABLE_ROWS (sizeof table / sizeof table[0])
+static_assert(TABLE_ROWS <= TW_SETTINGS_MAX, "every row has its origin");
+static_assert(sizeof(enum tw_log_level) == sizeof(int) && sizeof(enum tw_log_format) == sizeof(int) &&
+                  sizeof(enum tw_realtime) == sizeof(int),
+              "ENUM rows are stored as int");
+
+/* Variables that are not settings: read by the client commands, or put there by Kubernetes for a
+ * service that is called tradewake. */
+static const char *const other_variables[] = {"TRADEWAKE_CONFIG", "TRADEWAKE_SERVER"};
+static const char *const foreign_prefixes[] = {"TRADEWAKE_SERVICE_", "TRADEWAKE_PORT"};
+
+const struct tw_setting *tw_settings_table(size_t *ret_n)
+{
+    *ret_n = TABLE_ROWS;
+    return table;
+}
+
+static char *name_text(const struct tw_setting *setting, const char *prefix, bool is_upper,
+                       char *text)
+{
+    size_t used = (size_t)snprintf(text, TW_SETTING_NAME_BYTES, "%s%s", prefix, setting->name);
+    assert(used < TW_SETTING_NAME_BYTES);
+    for (size_t i = strlen(prefix); i < used; i++) {
+        if (text[i] == '.' || text[i] == '_')
+            text[i] = is_upper ? '_' : '-';
+        else if (is_upper && text[i] >= 'a' && text[i] <= 'z')
+            text[i] = (char)(text[i] - 'a' + 'A');
+    }
+    return text;
+}
+
+char *tw_setting_flag(const struct tw_setting *setting, char text[TW_SETTING_NAME_BYTES])
+{
+    return name_text(setting, "--", false, text);
+}
+
+char *tw_setting_variable(const struct tw_setting *setting, char text[TW_SETTING_NAME_BYTES])
+{
+    return name_text(setting, "TRADEWAKE_", true, text);
+}
+
+const struct tw_setting *tw_setting_find(const char *name)
+{
+    for (size_t i = 0; i < TABLE_ROWS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+void report_add(struct tw_config_report *report, bool is_warning, const char *format, ...)
+{
+    if (report->n < TW_CONFIG_PROBLEMS_MAX) {
+        struct tw_config_problem *problem = &report->problems[report->n];
+        problem->is_warning = is_warning;
+        va_list values;
+        va_start(values, format);
+        vsnprintf(problem->text, sizeof problem->text, format, values);
+        va_end(values);
+    }
+    report->n++;
+    report->n_errors += !is_warning;
+}
+
+static void *field_of(struct tw_settings *settings, const struct tw_setting *setting)
+{
+    return (char *)settings + setting->offset;
+}
+
+static const void *field_read(const struct tw_settings *settings, const struct tw_setting *setting)
+{
+    return (const char *)settings + setting->offset;
+}
+
+static void field_store(void *field, enum tw_value_type type, const char *text, int64_t number)
+{
+    switch (type) {
+    case TW_VALUE_TEXT:
+    case TW_VALUE_ADDRESS:
+    case TW_VALUE_PATH:
+        memcpy(field, text, strlen(text) + 1); /* the rule bounds it */
+        break;
+    case TW_VALUE_BOOL:
+        *(bool *)field = number != 0;
+        break;
+    case TW_VALUE_INT:
+        *(uint32_t *)field = (uint32_t)number; /* every INT row is bounded below 2^32 */
+        break;
+    case TW_VALUE_DURATION:
+    case TW_VALUE_SIZE:
+        *(int64_t *)field = number;
+        break;
+    case TW_VALUE_ENUM:
+        *(int *)field = (int)number;
+        break;
+    }
+}
+
+bool setting_set(struct tw_settings *settings, const struct tw_setting *setting, const char *text,
+                 struct tw_origin origin, struct tw_error *error)
+{
+    int64_t number = 0;
+    if (tw_value_parse(&setting->rule, text, &number, error) != TW_OK)
+        return false;
+    field_store(field_of(settings, setting), setting->rule.type, text, number);
+    settings->origins[setting - table] = origin;
+    return true;
+}
+
+const struct tw_origin *setting_origin(const struct tw_settings *settings,
+                                       const struct tw_setting *setting)
+{
+    return &settings->origins[setting - table];
+}
+
+/* The word at index of "a|b|c". */
+static void choice_text(const char *choices, int index, char *text, size_t size)
+{
+    for (; index > 0; index--)
+        choices = strchr(choices, '|') + 1;
+    snprintf(text, size, "%.*s", (int)strcspn(choices, "|"), choices);
+}
+
+char *tw_setting_text(const struct tw_settings *settings, const struct tw_setting *setting,
+                      char text[TW_VALUE_TEXT_BYTES])
+{
+    const void *field = field_read(settings, setting);
+    switch (setting->rule.type) {
+    case TW_VALUE_TEXT:
+    case TW_VALUE_ADDRESS:
+    case TW_VALUE_PATH:
+        snprintf(text, TW_VALUE_TEXT_BYTES, "%s", (const char *)field);
+        break;
+    case TW_VALUE_BOOL:
+        snprintf(text, TW_VALUE_TEXT_BYTES, "%s", *(const bool *)field ? "true" : "false");
+        break;
+    case TW_VALUE_INT:
+        snprintf(text, TW_VALUE_TEXT_BYTES, "%" PRIu32, *(const uint32_t *)field);
+        break;
+    case TW_VALUE_DURATION:
+        tw_value_duration_text(*(const int64_t *)field, text, TW_VALUE_TEXT_BYTES);
+        break;
+    case TW_VALUE_SIZE:
+        tw_value_size_text(*(const int64_t *)field, text, TW_VALUE_TEXT_BYTES);
+        break;
+    case TW_VALUE_ENUM:
+        choice_text(setting->rule.choices, *(const int *)field, text, TW_VALUE_TEXT_BYTES);
+        break;
+    }
+    return text;
+}
+
+char *tw_setting_origin_text(const struct tw_settings *settings, const struct tw_setting *setting,
+                             char *text, size_t size)
+{
+    const struct tw_origin *origin = setting_origin(settings, setting);
+    char name[TW_SETTING_NAME_BYTES];
+    switch (origin->kind) {
+    case TW_ORIGIN_DEFAULT:
+        snprintf(text, size, "default");
+        break;
+    case TW_ORIGIN_DEV:
+        snprintf(text, size, "default of dev");
+        break;
+    case TW_ORIGIN_FILE:
+        snprintf(text, size, "file %s:%" PRIu32 ":%" PRIu32, settings->config_path, origin->line,
+                 origin->column);
+        break;
+    case TW_ORIGIN_ENVIRONMENT:
+        snprintf(text, size, "environment %s", tw_setting_variable(setting, name));
+        break;
+    case TW_ORIGIN_FLAG:
+        snprintf(text, size, "flag %s", tw_setting_flag(setting, name));
+        break;
+    }
+    return text;
+}
+
+void tw_settings_defaults(bool is_dev, struct tw_settings *ret)
+{
+    *ret = (struct tw_settings){0};
+    for (size_t i = 0; i < TABLE_ROWS; i++) {
+        bool is_dev_text = is_dev && table[i].dev_text != NULL;
+        bool good = setting_set(
+            ret, &table[i], is_dev_text ? table[i].dev_text : table[i].default_text,
+            (struct tw_origin){.kind = is_dev_text ? TW_ORIGIN_DEV : TW_ORIGIN_DEFAULT}, NULL);
+        assert(good);
+        (void)good;
+    }
+}
+
+static void apply_file(const char *path, struct tw_settings *settings,
+                       struct tw_config_report *report)
+{
+    char *text = NULL;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        report_add(report, false, "%s: cannot read the configuration: %s; give another --config, or none",
+                   path, strerror(errno));
+        return;
+    }
+    text = malloc(CONFIG_BYTES_MAX + 1);
+    if (text == NULL) {
+        report_add(report, false, "%s: no memory to read the configuration", path);
+        goto done;
+    }
+    size_t size = fread(text, 1, CONFIG_BYTES_MAX + 1, file);
+    if (ferror(file))
+        report_add(report, false, "%s: cannot read the configuration: %s; is it a file?", path,
+                   strerror(errno));
+    else if (size > CONFIG_BYTES_MAX)
+        report_add(report, false, "%s: larger than %u KiB, expected a configuration file", path,
+                   CONFIG_BYTES_MAX / 1024);
+    else
+        tw_settings_apply_yaml(path, text, size, settings, report);
+
+done:
+    free(text);
+    fclose(file);
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_other_variable(const char *name, size_t size)
+{
+    for (size_t i = 0; i < sizeof other_variables / sizeof other_variables[0]; i++)
+        if (strlen(other_variables[i]) == size && memcmp(other_variables[i], name, size) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof foreign_prefixes / sizeof foreign_prefixes[0]; i++)
+        if (starts_with(name, foreign_prefixes[i]))
+            return true;
+    return false;
+}
+
+/* A variable with our prefix that names no setting is only warned of: others may set it. */
+static void warn_of_variable(const char *entry, size_t size, struct tw_config_report *report)
+{
+    char name[TW_SETTING_NAME_BYTES], names[TABLE_ROWS][TW_SETTING_NAME_BYTES];
+    const char *words[TABLE_ROWS];
+    for (size_t i = 0; i < TABLE_ROWS; i++)
+        words[i] = tw_setting_variable(&table[i], names[i]);
+    snprintf(name, sizeof name, "%.*s", (int)size, entry);
+    const char *near = tw_value_suggest(name, words, TABLE_ROWS);
+    report_add(report, true, "environment: %s is not a setting%s%s%s", name,
+               near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+               near != NULL ? "?" : "");
+}
+
+static void apply_variable(const char *entry, struct tw_settings *settings,
+                           struct tw_config_report *report)
+{
+    const char *equals = strchr(entry, '=');
+    if (!starts_with(entry, "TRADEWAKE_") || equals == NULL)
+        return;
+    size_t size = (size_t)(equals - entry);
+    for (size_t i = 0; i < TABLE_ROWS; i++) {
+        char name[TW_SETTING_NAME_BYTES];
+        struct tw_error error;
+        tw_setting_variable(&table[i], name);
+        if (strlen(name) != size || memcmp(name, entry, size) != 0)
+            continue;
+        if (!setting_set(settings, &table[i], equals + 1,
+                         (struct tw_origin){.kind = TW_ORIGIN_ENVIRONMENT}, &error))
+            report_add(report, false, "environment %s: %s", name, error.text);
+        return;
+    }
+    if (!is_other_variable(entry, size))
+        warn_of_variable(entry, size, report);
+}
+
+static void apply_flag(const struct tw_setting_flag *flag, struct tw_settings *settings,
+                       struct tw_config_report *report)
+{
+    const struct tw_setting *setting = tw_setting_find(flag->name);
+    assert(setting != NULL);
+    char name[TW_SETTING_NAME_BYTES];
+    struct tw_error error;
+    if (!setting_set(settings, setting, flag->text, (struct tw_origin){.kind = TW_ORIGIN_FLAG},
+                     &error))
+        report_add(report, false, "flag %s: %s", tw_setting_flag(setting, name), error.text);
+}
+
+/* What must hold between settings; each message names both values and where the first came from. */
+static void check_relations(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    char origin[TW_VALUE_TEXT_BYTES + 64], duck[32], timeout[32];
+    if (settings->executor_threads > settings->executor_threads_max) {
+        tw_setting_origin_text(settings, tw_setting_find("executor.threads"), origin, sizeof origin);
+        report_add(report, false,
+                   "executor.threads is %" PRIu32 " (%s), expected at most executor.threads_max, which is %" PRIu32
+                   "; lower the first or raise the second",
+                   settings->executor_threads, origin, settings->executor_threads_max);
+    }
+    if (settings->drain_lame_duck_ns >= settings->drain_timeout_ns) {
+        tw_setting_origin_text(settings, tw_setting_find("drain.lame_duck"), origin, sizeof origin);
+        report_add(report, false, "drain.lame_duck is %s (%s), expected less than drain.timeout, which is %s",
+                   tw_value_duration_text(settings->drain_lame_duck_ns, duck, sizeof duck), origin,
+                   tw_value_duration_text(settings->drain_timeout_ns, timeout, sizeof timeout));
+    }
+    if (strcmp(settings->listen, settings->admin) == 0) {
+        tw_setting_origin_text(settings, tw_setting_find("admin"), origin, sizeof origin);
+        report_add(report, false, "admin is %s (%s), expected another address than listen",
+                   settings->admin, origin);
+    }
+}
+
+tw_status tw_settings_load(const struct tw_settings_sources *sources, struct tw_settings *ret,
+                           struct tw_config_report *report)
+{
+    *report = (struct tw_config_report){0};
+    tw_settings_defaults(sources->is_dev, ret);
+    if (sources->config_path != NULL) {
+        snprintf(ret->config_path, sizeof ret->config_path, "%s", sources->config_path);
+        apply_file(sources->config_path, ret, report);
+    }
+    for (char *const *entry = sources->environment; entry != NULL && *entry != NULL; entry++)
+        apply_variable(*entry, ret, report);
+    for (size_t i = 0; i < sources->n_flags; i++)
+        apply_flag(&sources->flags[i], ret, report);
+    if (report->n_errors == 0)
+        check_relations(ret, report);
+    return report->n_errors == 0 ? TW_OK : TW_INVALID;
+}

@@ -1,0 +1,237 @@
+/* The YAML file: nested maps are the dotted names of the settings. */
+#include <tradewake/config/settings.h>
+
+#include "settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+#define NAME_BYTES 160u /* a key as found, dotted; longer ones are cut in messages */
+
+struct reading {
+    const char *file;
+    yaml_document_t *document;
+    struct tw_settings *settings;
+    struct tw_config_report *report;
+};
+
+static uint32_t line_of(const yaml_node_t *node)
+{
+    return (uint32_t)node->start_mark.line + 1;
+}
+
+static uint32_t column_of(const yaml_node_t *node)
+{
+    return (uint32_t)node->start_mark.column + 1;
+}
+
+/* Does a setting begin with this name and a dot? */
+static bool is_section(const char *name)
+{
+    size_t n, length = strlen(name);
+    const struct tw_setting *table = tw_settings_table(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(table[i].name, name, length) == 0 && table[i].name[length] == '.')
+            return true;
+    return false;
+}
+
+/* What a wrong key was meant to be: a whole name, or the last part of one. */
+static const char *suggestion(const char *name)
+{
+    const char *words[2 * TW_SETTINGS_MAX];
+    size_t n, used = 0;
+    const struct tw_setting *table = tw_settings_table(&n);
+    for (size_t i = 0; i < n; i++)
+        words[used++] = table[i].name;
+    const char *whole = tw_value_suggest(name, words, used);
+    if (whole != NULL)
+        return whole;
+
+    const char *last = strrchr(name, '.') != NULL ? strrchr(name, '.') + 1 : name;
+    size_t best = n;
+    for (size_t i = 0; i < n; i++) {
+        const char *dot = strrchr(table[i].name, '.');
+        words[i] = dot != NULL ? dot + 1 : table[i].name;
+    }
+    const char *part = tw_value_suggest(last, words, n);
+    for (size_t i = 0; i < n && part != NULL; i++)
+        if (words[i] == part)
+            best = i;
+    return best < n ? table[best].name : NULL;
+}
+
+/* "a mapping with level and format": the settings of a section. */
+static void section_text(const char *section, char *text, size_t size)
+{
+    size_t n, length = strlen(section), used = 0;
+    const struct tw_setting *table = tw_settings_table(&n);
+    text[0] = '\0';
+    for (size_t i = 0; i < n && used < size; i++)
+        if (strncmp(table[i].name, section, length) == 0 && table[i].name[length] == '.')
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
+                                     table[i].name + length + 1);
+}
+
+static const char *kind_text(const yaml_node_t *node)
+{
+    switch (node->type) {
+    case YAML_SEQUENCE_NODE:
+        return "a list";
+    case YAML_MAPPING_NODE:
+        return "a mapping";
+    case YAML_SCALAR_NODE:
+        return "a value";
+    case YAML_NO_NODE:
+        break;
+    }
+    return "nothing";
+}
+
+static void read_setting(const struct reading *reading, const struct tw_setting *setting,
+                         const yaml_node_t *value)
+{
+    struct tw_error error;
+    char expected[256];
+    if (value->type != YAML_SCALAR_NODE) {
+        report_add(reading->report, false, "%s:%u:%u: %s: found %s, expected %s", reading->file,
+                   line_of(value), column_of(value), setting->name, kind_text(value),
+                   tw_value_expected(&setting->rule, expected, sizeof expected));
+        return;
+    }
+    /* libyaml has refused NUL and control characters; a scalar is a text of ours. */
+    const char *text = (const char *)value->data.scalar.value;
+    struct tw_origin origin = {TW_ORIGIN_FILE, line_of(value), column_of(value)};
+    bool is_null = value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+                   (strcmp(text, "") == 0 || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+    if (is_null)
+        report_add(reading->report, false, "%s:%u:%u: %s: found nothing, expected %s",
+                   reading->file, origin.line, origin.column, setting->name,
+                   tw_value_expected(&setting->rule, expected, sizeof expected));
+    else if (!setting_set(reading->settings, setting, text, origin, &error))
+        report_add(reading->report, false, "%s:%u:%u: %s: %s", reading->file, origin.line,
+                   origin.column, setting->name, error.text);
+}
+
+static void read_mapping(const struct reading *reading, const yaml_node_t *mapping,
+                         const char *prefix);
+
+static void read_pair(const struct reading *reading, const char *prefix, const yaml_node_t *key,
+                      const yaml_node_t *value)
+{
+    char name[NAME_BYTES], section[256];
+    if (key->type != YAML_SCALAR_NODE) {
+        report_add(reading->report, false, "%s:%u:%u: found %s as a key, expected the name of a setting",
+                   reading->file, line_of(key), column_of(key), kind_text(key));
+        return;
+    }
+    snprintf(name, sizeof name, "%s%s%.80s", prefix, prefix[0] != '\0' ? "." : "",
+             (const char *)key->data.scalar.value);
+
+    const struct tw_setting *setting = tw_setting_find(name);
+    if (setting != NULL) {
+        const struct tw_origin *origin = setting_origin(reading->settings, setting);
+        if (origin->kind == TW_ORIGIN_FILE)
+            report_add(reading->report, false, "%s:%u:%u: %s is given twice, first at %u:%u; keep one",
+                       reading->file, line_of(key), column_of(key), name, origin->line,
+                       origin->column);
+        else
+            read_setting(reading, setting, value);
+    } else if (!is_section(name)) {
+        const char *near = suggestion(name);
+        report_add(reading->report, false, "%s:%u:%u: unknown setting \"%s\"%s%s%s", reading->file,
+                   line_of(key), column_of(key), name, near != NULL ? "; did you mean " : "",
+                   near != NULL ? near : "", near != NULL ? "?" : "");
+    } else if (value->type != YAML_MAPPING_NODE) {
+        section_text(name, section, sizeof section);
+        report_add(reading->report, false, "%s:%u:%u: %s: found %s, expected a mapping with %s",
+                   reading->file, line_of(value), column_of(value), name, kind_text(value), section);
+    } else {
+        read_mapping(reading, value, name);
+    }
+}
+
+/* Recursion ends with the names of the table: a section that is none is not entered. */
+static void read_mapping(const struct reading *reading, const yaml_node_t *mapping,
+                         const char *prefix)
+{
+    for (const yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
+         pair < mapping->data.mapping.pairs.top; pair++)
+        read_pair(reading, prefix, yaml_document_get_node(reading->document, pair->key),
+                  yaml_document_get_node(reading->document, pair->value));
+}
+
+/* Line and column of a byte, for errors that libyaml gives as an offset only. */
+static void place_of(const char *text, size_t size, size_t offset, uint32_t *ret_line,
+                     uint32_t *ret_column)
+{
+    *ret_line = 1;
+    *ret_column = 1;
+    for (size_t i = 0; i < offset && i < size; i++) {
+        *ret_column += 1;
+        if (text[i] == '\n') {
+            *ret_line += 1;
+            *ret_column = 1;
+        }
+    }
+}
+
+static void report_syntax(const yaml_parser_t *parser, const char *name, const char *text,
+                          size_t size, struct tw_config_report *report)
+{
+    const char *problem = parser->problem != NULL ? parser->problem : "not enough memory";
+    const char *context = parser->context != NULL ? parser->context : "";
+    uint32_t line = (uint32_t)parser->problem_mark.line + 1;
+    uint32_t column = (uint32_t)parser->problem_mark.column + 1;
+    if (parser->error == YAML_READER_ERROR)
+        place_of(text, size, parser->problem_offset, &line, &column);
+    report_add(report, false, "%s:%" PRIu32 ":%" PRIu32 ": not YAML: %s%s%s", name, line, column,
+               problem, context[0] != '\0' ? " " : "", context);
+}
+
+static void read_document(const struct reading *reading)
+{
+    const yaml_node_t *root = yaml_document_get_root_node(reading->document);
+    bool is_empty = root == NULL || (root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0);
+    if (is_empty)
+        return; /* an empty file, or one of comments: every setting has a default */
+    if (root->type != YAML_MAPPING_NODE)
+        report_add(reading->report, false, "%s:%u:%u: found %s, expected \"name: value\" lines",
+                   reading->file, line_of(root), column_of(root), kind_text(root));
+    else
+        read_mapping(reading, root, "");
+}
+
+void tw_settings_apply_yaml(const char *name, const char *text, size_t size,
+                            struct tw_settings *settings, struct tw_config_report *report)
+{
+    yaml_parser_t parser;
+    yaml_document_t document;
+    if (!yaml_parser_initialize(&parser)) {
+        report_add(report, false, "%s: no memory to read the configuration", name);
+        return;
+    }
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+
+    if (!yaml_parser_load(&parser, &document)) {
+        report_syntax(&parser, name, text, size, report);
+        goto done;
+    }
+    read_document(&(struct reading){name, &document, settings, report});
+    yaml_document_delete(&document);
+
+    if (!yaml_parser_load(&parser, &document)) {
+        report_syntax(&parser, name, text, size, report);
+        goto done;
+    }
+    const yaml_node_t *second = yaml_document_get_root_node(&document);
+    if (second != NULL)
+        report_add(report, false, "%s:%u:%u: found a second document, expected one", name,
+                   line_of(second), column_of(second));
+    yaml_document_delete(&document);
+
+done:
+    yaml_parser_delete(&parser);
+}
