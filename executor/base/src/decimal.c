@@ -6,7 +6,7 @@
 
 enum { WHOLE_DIGITS_MAX = 10, FRACTION_DIGITS_MAX = 8 };
 
-typedef __int128 wide;
+__extension__ typedef __int128 wide;
 
 static bool is_digit(char c)
 {

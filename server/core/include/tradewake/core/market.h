@@ -1,0 +1,43 @@
+/* market.h - what one account can trade, and at what price: instruments as told by the broker,
+ * corrected by hand, with the last quote and what we hold of each.
+ *
+ * Guarded by whoever owns it (the follower's slot lock). A listing, once there, stays as long as its
+ * market: pointers to it and to its symbol may be kept. */
+#ifndef TW_CORE_MARKET_H
+#define TW_CORE_MARKET_H
+
+#include <tradewake/adapters/order.h>
+#include <tradewake/core/rules.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct tw_listing {
+    struct tw_instrument instrument; /* in force: as told, with the corrections on top */
+    struct tw_instrument told;
+    tw_decimal bid, ask;             /* UNSET = no quote */
+    tw_decimal open_volume;          /* of our open and coming copies, all sides */
+};
+
+struct tw_market {
+    void *table; /* by symbol; NULL = empty */
+};
+
+void tw_market_clear(struct tw_market *market);
+
+/* NULL when the account has no such symbol. */
+struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol);
+bool tw_market_is_empty(const struct tw_market *market);
+
+/* These symbols are now like this; corrections come from rules. False: no memory. */
+bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instruments, size_t n,
+                    const struct tw_follower_rules *rules);
+bool tw_market_quote(struct tw_market *market, const char *symbol, tw_decimal bid, tw_decimal ask);
+
+/* After the corrections changed. */
+void tw_market_correct(struct tw_market *market, const struct tw_follower_rules *rules);
+
+/* The price a market order of this side trades at: ask for a buy, bid for a sell; UNSET without. */
+tw_decimal tw_listing_price(const struct tw_listing *listing, enum tw_side side);
+
+#endif

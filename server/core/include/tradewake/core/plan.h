@@ -1,0 +1,85 @@
+/* plan.h - what one follower does about one event: pure functions of the event, the follower as it is
+ * now, and the time. No clock, thread, I/O or allocation.
+ *
+ * An opening is decided by a row of rules in a fixed order; the first that says no gives the reason.
+ * A closing is decided by what the copy is, never by today's filters. */
+#ifndef TW_CORE_PLAN_H
+#define TW_CORE_PLAN_H
+
+#include <tradewake/core/event.h>
+#include <tradewake/core/market.h>
+#include <tradewake/core/rules.h>
+
+#include <tradewake/v1/copies.pb-c.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A follower as planning sees it. Borrowed for the call, under the slot's lock. */
+struct tw_follower_view {
+    const struct tw_follower_rules *follower;
+    const struct tw_rules *rules;
+    const struct tw_market *market;
+    const struct tw_account *account;        /* of the follower */
+    const struct tw_account *master_account; /* the last one seen; NULL = none */
+    bool is_halted;      /* in any scope */
+    bool is_leaving;     /* follows out: no new positions */
+    bool is_stopped_out;
+    bool is_breaker_open;
+    uint32_t open_positions; /* coming ones included */
+};
+
+enum { TW_REMARKS_MAX = 4 };
+
+/* One entry of a plan: an order, or a reason. */
+struct tw_plan {
+    Tradewake__V1__CopyAction action;
+    Tradewake__V1__CopyState state; /* QUEUED: to be sent; else final */
+    tw_reason reason;               /* of a final state, or what a queued one waits for */
+    tw_reason remarks[TW_REMARKS_MAX];
+    uint32_t n_remarks;
+    enum tw_order_op op;
+    struct tw_listing *listing; /* NULL while the symbol is not resolved */
+    enum tw_side side;          /* of the order to send */
+    enum tw_order_type type;
+    tw_decimal volume, price, stop_price, stop_loss, take_profit; /* UNSET = absent */
+    int64_t expires_wall_ns;
+};
+
+/* A market open. now_wall_ns: one reading for the whole event. */
+void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *view,
+                  int64_t now_wall_ns, struct tw_plan *ret);
+
+/* What a reduction or a close of a copy comes to, given what it is now. */
+struct tw_close_input {
+    tw_decimal filled;    /* at the follower, by the opens of this copy */
+    tw_decimal held;      /* of it, still there */
+    bool is_full;         /* the master holds nothing any more */
+    tw_decimal master_remaining, master_initial; /* of a reduction */
+    tw_decimal volume_min, volume_step;          /* the instrument's, now */
+};
+
+struct tw_close_decision {
+    tw_decimal volume; /* to close; 0 = nothing is sent, for this reason: */
+    tw_reason reason;  /* ALREADY_CLOSED, KEPT_MIN, NO_CHANGE or BELOW_MIN; or a remark: KEPT_MIN */
+};
+
+struct tw_close_decision tw_close_decide(const struct tw_close_input *input);
+
+/* Where the stops of a position are to stand at this follower, given the event's. is_reversed, and
+ * which ones are ignored, as when the copy was opened. UNSET = leave as it is, 0 = remove. */
+struct tw_stops_input {
+    tw_decimal stop_loss, take_profit; /* the master's */
+    bool is_reversed, ignores_stop_loss, ignores_take_profit;
+    enum tw_side side; /* of the follower's position */
+    const struct tw_listing *listing;
+};
+void tw_stops_decide(const struct tw_stops_input *input, tw_decimal *ret_stop_loss,
+                     tw_decimal *ret_take_profit);
+
+/* Whether stops at `next` protect at least as well as at `now` (0 = none): in CLOSE_ONLY and under a
+ * halt only such changes pass. UNSET in next = unchanged. */
+bool tw_stops_tighten(enum tw_side side, tw_decimal now_stop_loss, tw_decimal now_take_profit,
+                      tw_decimal next_stop_loss, tw_decimal next_take_profit);
+
+#endif
