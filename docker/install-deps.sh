@@ -12,12 +12,13 @@
 set -euo pipefail
 
 declare -A packages=(
-    [build]="gcc libc6-dev cmake ninja-build pkg-config git ca-certificates
+    # libcriterion-dev is here because every preset builds the tests too.
+    [build]="gcc libc6-dev cmake ninja-build pkg-config git ca-certificates libcriterion-dev
              libgrpc-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libprotobuf-dev
              libuv1-dev libyaml-dev libssl-dev libsqlite3-dev libncurses-dev libjansson-dev uthash-dev"
     [runtime]="libgrpc29 libprotobuf-c1 libuv1 libyaml-0-2 libssl3 libsqlite3-0 libncurses6 libtinfo6 libjansson4
                ca-certificates"
-    [test]="libcriterion-dev clang libclang-rt-14-dev python3 python3-grpcio python3-protobuf curl procps"
+    [test]="clang libclang-rt-14-dev python3 python3-grpcio python3-protobuf curl procps"
     [bench]="libglib2.0-dev"
     [examples]="ca-certificates"
 )

@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# tests/run.sh [PART...] - proves what is promised, from a bare Debian 12, as root.
+#
+# Parts: unit cases stress fuzz faults security bench container examples browser (default: all).
+# Installs what is missing, builds the presets a part needs, runs it, and ends with one line,
+# `N passed, N failed`: the sum over everything. Exit 0 only when nothing failed. One line per suite;
+# the log of a suite that failed follows it. All logs stay in tests/.work. With CI=true warnings are errors.
+set -uo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root" || exit 1
+logs=$root/tests/.work
+shared=$root/../shared
+all=(unit cases stress fuzz faults security bench container examples browser)
+passed=0
+failed=0
+declare -A built=()
+
+# Reports of the sanitizers: gRPC and the system's libraries are not compiled for TSan.
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-ignore_noninstrumented_modules=1:halt_on_error=1}
+
+usage() {
+    sed -n '2,/^set/{/^set/!p}' "$0" | sed 's/^# \{0,1\}//' >&2
+    exit 2
+}
+
+seconds() { echo $((SECONDS - $1)); }
+
+# The counts in a log, whoever wrote it: ours ("3 passed, 1 failed"), ctest, unittest.
+# Prints "PASSED FAILED", or nothing when it has no closing line.
+counts() {
+    awk '
+        match($0, /^[0-9]+ passed, [0-9]+ failed/) { split($0, n, " "); p = n[1]; f = n[3]; seen = 1 }
+        / tests? failed out of [0-9]+$/ { f = $4; p = $NF - f; seen = 1 }
+        /^Ran [0-9]+ tests? in / { p = $2; f = 0; seen = 1; unit = 1 }
+        unit && /^FAILED \(/ { gsub(/[^0-9]+/, " "); f = 0; for (i = 1; i <= NF; i++) f += $i; p -= f }
+        END { if (seen) print p, f }' "$1"
+}
+
+# suite NAME LIMIT_S COMMAND...: one line, and its share of the sum. A suite that ends badly without
+# having counted a failure is one failure; one without a closing line is one test.
+suite() {
+    local name=$1 limit_s=$2 start=$SECONDS log code p f
+    shift 2
+    log=$logs/${name//[^a-zA-Z0-9._-]/-}.log
+    timeout --kill-after=20 "$limit_s" "$@" >"$log" 2>&1 </dev/null
+    code=$?
+    read -r p f < <(counts "$log"; echo)
+    if [ -z "${p:-}" ]; then p=$((code == 0)); f=$((code != 0)); fi
+    [ "$code" -eq 0 ] || [ "$f" -gt 0 ] || f=1
+    passed=$((passed + p))
+    failed=$((failed + f))
+    printf '%-4s %-34s %5d passed, %d failed (%d s)\n' "$([ "$f" -eq 0 ] && echo ok || echo FAIL)" "$name" "$p" "$f" \
+        "$(seconds "$start")"
+    if [ "$f" -gt 0 ]; then
+        [ "$code" -ne 124 ] || echo "     | it did not end within $limit_s s"
+        tail -n 60 "$log" | sed 's/^/     | /'
+    fi
+    [ "$f" -eq 0 ]
+}
+
+# Something that has to work before tests can run; nothing is counted when it does.
+step() {
+    local name=$1 start=$SECONDS log=$logs/$1.log
+    shift
+    if timeout 1800 "$@" >"$log" 2>&1 </dev/null; then
+        printf '     %-34s done (%d s)\n' "$name" "$(seconds "$start")"
+        return 0
+    fi
+    failed=$((failed + 1))
+    printf 'FAIL %s\n' "$name"
+    tail -n 60 "$log" | sed 's/^/     | /'
+    return 1
+}
+
+nothing() { printf '     %-34s nothing to run yet\n' "$1"; }
+
+# A preset, once in a run. CI's warnings are errors; the project's are not, so that a new compiler
+# locks nobody out.
+build() {
+    local preset=$1 strict=()
+    [ -z "${built[$preset]:-}" ] || return "${built[$preset]}"
+    [ "${CI:-}" != true ] || strict=(-DCMAKE_COMPILE_WARNING_AS_ERROR=ON)
+    step "configure-$preset" cmake --preset "$preset" "${strict[@]}" && step "build-$preset" cmake --build --preset "$preset"
+    built[$preset]=$?
+    return "${built[$preset]}"
+}
+
+has_tests() { [ -d "tests/$1" ] && [ -f "tests/$1/CMakeLists.txt" ]; }
+
+# The tests of one label in one preset.
+labelled() {
+    local label=$1 preset=$2 jobs=$3
+    build "$preset" || return
+    suite "$label.ctest ($preset)" 1200 ctest --test-dir "build/$preset" -L "^$label\$" -j "$jobs" --output-on-failure \
+        --no-tests=error
+}
+
+# Programs of a part that need no build of their own: tests/PART/run.
+has_run() { [ -x "tests/$1/run" ]; }
+
+part_unit() {
+    has_tests unit && labelled unit dev 2
+    suite 'unit.cases-runner' 300 tests/cases/lib/test_runner.py
+}
+
+part_cases() {
+    local folders=() folder program
+    build release || return
+    for folder in tests/cases/*/; do
+        ! compgen -G "$folder*.json" >/dev/null || folders+=("$folder")
+    done
+    [ ! -d "$shared/cases" ] || folders+=("$shared/cases")
+    if [ ${#folders[@]} -gt 0 ]; then
+        suite 'cases' 900 tests/cases/run --must tests/cases/expected.txt "${folders[@]}"
+        grep -h '^not due yet' "$logs/cases.log" | sed 's/^/     /'
+        if build dev; then
+            suite 'cases (dev: ASan, UBSan)' 900 tests/cases/run --program build/dev/tradewake \
+                --must tests/cases/expected.txt "${folders[@]}"
+        fi
+    else
+        nothing cases
+    fi
+    for program in tests/blackbox/*.py; do
+        suite "blackbox.$(basename "$program" .py)" 600 "$program"
+        grep -h '^     ' "$logs/blackbox.$(basename "$program" .py).log"
+    done
+}
+
+part_stress() {
+    if has_tests stress; then labelled stress tsan 1; else nothing stress; fi
+}
+
+part_fuzz() {
+    if has_tests fuzz; then labelled fuzz fuzz 2; else nothing fuzz; fi
+}
+
+part_examples() {
+    suite 'examples.quickstart' 1200 client-examples/quickstart.sh
+    grep -h -A 5 '^own time' "$logs/examples.quickstart.log" | sed 's/^/     /'
+}
+
+# Parts that are one program, tests/PART/run, on the release build.
+part_of_its_own() {
+    if has_run "$1"; then
+        build release && suite "$1" 1200 "tests/$1/run"
+    else
+        nothing "$1"
+    fi
+}
+
+parts=("$@")
+[ ${#parts[@]} -gt 0 ] || parts=("${all[@]}")
+for part in "${parts[@]}"; do
+    case " ${all[*]} " in *" $part "*) ;; *) usage ;; esac
+done
+mkdir -p "$logs"
+if step packages docker/install-deps.sh build test examples; then
+    for part in "${parts[@]}"; do
+        case $part in
+            unit | cases | stress | fuzz | examples) "part_$part" ;;
+            *) part_of_its_own "$part" ;;
+        esac
+    done
+fi
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
