@@ -55,26 +55,36 @@ struct tw_sample_filter {
     bool exclude_held;
 };
 
-/* ---- Every sample: WatchOwnTime. ---- */
+/* ---- What readers are told. ---- */
 
-/* Called when what the reader waits for has come; may say so once too often. Thread: sampler.
- * Blocks: no. */
-typedef void tw_sampler_wake_fn(void *context);
+struct tw_reader {
+    void *context;
+    /* What the reader waits for has come; may say so once too often. Thread: sampler. Blocks: no. */
+    void (*wake)(void *context);
+    /* The last call: after a close no wake() comes once this has been called, so that the context
+     * can go. Thread: sampler.  Blocks: no. */
+    void (*gone)(void *context);
+};
+
+/* ---- Every sample: WatchOwnTime. ---- */
 
 struct tw_feed_entry {
     struct tw_sample sample; /* holds one reference to its subject */
     uint64_t id;             /* counts what passed the filter, from 0; gaps were left out */
 };
 
-/* Samples put from now on. *filter is copied.
- * Thread: any.  Fails: TW_LIMIT (too many feeds), TW_NO_MEMORY. */
+/* Begins shortly afterwards: wake() is called once when every sample put from then on is in the
+ * feed. *filter and *reader are copied.
+ * Thread: any.  Blocks: no.  Fails: TW_LIMIT (too many readers), TW_NO_MEMORY; gone() is not called. */
 TW_MUST_CHECK tw_status tw_feed_open(struct tw_sampler *sampler,
                                      const struct tw_sample_filter *filter,
-                                     tw_sampler_wake_fn *wake, void *context,
-                                     struct tw_feed **ret_feed);
+                                     const struct tw_reader *reader, struct tw_feed **ret_feed);
 
-/* When this returns wake() is not running and will not be called; what is queued is released.
- * NULL is allowed. Thread: reader.  Blocks: no longer than a wake() of this feed takes. */
+/* Whether it has begun. Thread: reader. */
+bool tw_feed_is_open(const struct tw_feed *feed);
+
+/* The feed is the sampler's again, with everything queued. NULL is allowed.
+ * Thread: reader.  Blocks: no. */
 void tw_feed_close(struct tw_feed *feed);
 
 enum tw_feed_next {
@@ -83,20 +93,23 @@ enum tw_feed_next {
     TW_FEED_GAP,     /* so many were left out at this point */
 };
 
-/* What comes next and how much of it, up to limit samples: *ret_count counts samples or the gap, and
- * *ret_first_id is the first of them. *ret_more: something is known to come behind it.
- * Thread: reader. */
-enum tw_feed_next tw_feed_peek(struct tw_feed *feed, uint32_t limit, uint64_t *ret_first_id,
-                               uint64_t *ret_count, bool *ret_more);
+struct tw_feed_found {
+    enum tw_feed_next next;
+    uint64_t first_id, count; /* of the samples, or of what was left out */
+    bool is_more;             /* something is known to come behind it */
+};
+
+/* What comes next, at most `limit` samples of it. Thread: reader. */
+struct tw_feed_found tw_feed_peek(struct tw_feed *feed, uint32_t limit);
 
 /* The entry at `index` of the samples that peek found. Thread: reader. */
 const struct tw_feed_entry *tw_feed_at(const struct tw_feed *feed, uint64_t index);
 
-/* Goes behind `count` of what peek found, releasing the subjects of samples. Thread: reader. */
-void tw_feed_advance(struct tw_feed *feed, uint64_t count);
+/* Goes behind what peek found; releases the subjects of samples. Thread: reader. */
+void tw_feed_advance(struct tw_feed *feed, const struct tw_feed_found *found);
 
-/* Asks for one wake() as soon as `samples` of them are queued, or there is a gap. True: it is so
- * already, peek again (no wake will come). 0 = no wake wanted. Thread: reader. */
+/* Asks for one wake() as soon as `samples` of them are queued, or some were left out. True: it is so
+ * already, peek again (no wake will come). 0 = no wake is wanted, false. Thread: reader. */
 bool tw_feed_arm(struct tw_feed *feed, uint32_t samples);
 
 /* Fills what a sample is about. The strings live as long as the entry is not advanced over.
@@ -124,19 +137,23 @@ struct tw_summary_group {
     uint64_t held; /* copies that are in queue wait and broker time only */
 };
 
-/* Groups, the largest first; after tw_summary_finish() at most TW_SUMMARY_GROUPS_MAX and "other".
- * Owns: whoever took it; free with tw_summary_free(). */
-struct tw_summary_view {
-    int64_t start_wall_ns, end_wall_ns;
-    const struct tw_summary_group *const *groups;
-    size_t n_groups;
-    uint32_t omitted; /* groups that are in "other" */
-};
+/* Sorts the groups, the largest first, and folds what is too much for one answer into a last group
+ * "other": beyond TW_SUMMARY_GROUPS_MAX groups, or beyond what TW_ANSWER_BYTES_MAX can carry.
+ * Once per summary, before its groups are looked at. Returns TW_OK or TW_NO_MEMORY.
+ * Owns: a summary belongs to whoever took it; Thread: the owner's. */
+TW_MUST_CHECK tw_status tw_summary_finish(struct tw_summary *summary);
 
-/* Sorts, and folds what is too much for one answer into "other": beyond TW_SUMMARY_GROUPS_MAX
- * groups, or beyond what TW_ANSWER_BYTES_MAX can carry. The view lives as long as the summary.
- * Thread: owner.  Fails: TW_NO_MEMORY. */
-TW_MUST_CHECK tw_status tw_summary_finish(struct tw_summary *summary, struct tw_summary_view *ret);
+struct tw_summary_span {
+    int64_t start_wall_ns, end_wall_ns;
+    size_t groups;
+    uint32_t groups_omitted; /* that are in "other" */
+};
+struct tw_summary_span tw_summary_span(const struct tw_summary *summary);
+
+/* Valid as long as the summary. */
+const struct tw_summary_group *tw_summary_group_at(const struct tw_summary *summary, size_t index);
+
+/* NULL is allowed. */
 void tw_summary_free(struct tw_summary *summary);
 
 /* Asks for the summary since start. answer() is called exactly once, with NULL when memory did not
@@ -151,15 +168,19 @@ TW_MUST_CHECK tw_status tw_sampler_summary(struct tw_sampler *sampler,
                                            enum tw_group_by group_by, tw_summary_answer_fn *answer,
                                            void *context);
 
-/* One summary per window, aligned to whole multiples of window_ns since 1970. A sample belongs to
- * the window in which the sampler read it. A window that has not been taken when the next one ends
- * is merged with it. wake() is called at the end of every window, also of an empty one.
- * Thread: any.  Fails: TW_LIMIT (too many), TW_NO_MEMORY. */
+/* One summary per window, aligned to whole multiples of window_ns since 1970; the first is cut short
+ * by when the reader came. A sample belongs to the window in which the sampler read it. A window
+ * that has not been taken when the next one ends is merged with it. wake() is called when the first
+ * window has begun and at the end of every one, also of an empty one.
+ * Thread: any.  Blocks: no.  Fails: TW_LIMIT (too many readers), TW_NO_MEMORY. */
 TW_MUST_CHECK tw_status tw_windows_open(struct tw_sampler *sampler,
                                         const struct tw_sample_filter *filter,
                                         enum tw_group_by group_by, int64_t window_ns,
-                                        tw_sampler_wake_fn *wake, void *context,
+                                        const struct tw_reader *reader,
                                         struct tw_windows **ret_windows);
+
+/* Whether the first window has begun. Thread: reader. */
+bool tw_windows_is_open(const struct tw_windows *windows);
 
 /* The windows that have ended since the last take, as one; NULL = none. Owns: the caller.
  * Thread: reader. */
@@ -180,11 +201,11 @@ struct tw_fixed_histogram {
 
 struct tw_sampler_totals {
     struct tw_fixed_histogram times[TW_SUMMARY_TIMES];
-    uint64_t samples, held, lost, late_threads;
-    uint64_t left_out; /* for slow readers, over all feeds */
-    uint32_t feeds, windows;
-    uint32_t cells, cells_max;  /* of the summary since start */
-    uint64_t samples_unlisted;  /* that are in "other" since start, because the cells are all taken */
+    uint64_t samples, held, lost;
+    uint64_t left_out;         /* for slow readers, over all feeds */
+    uint64_t unlisted;         /* samples that are in "other" since start: the cells are all taken */
+    uint32_t readers;          /* feeds and windows that are open */
+    uint32_t cells, cells_max; /* of the summary since start */
 };
 
 /* Asks for the totals; answer() is called exactly once, and *totals is its to read until it returns.
