@@ -62,7 +62,10 @@ struct tw_job {
     uint32_t queue_depth;      /* admitted jobs that waited for a thread then */
 
     /* The executor's alone. */
-    struct tw_job *next, *previous, *next_of_key;
+    struct tw_job *next, *previous;                 /* in the one list it stands in */
+    struct tw_job *next_in_lane, *previous_in_lane; /* all of the lane, as submitted */
+    struct tw_job *first_of_key, *last_of_key;      /* who waits for this one's key */
+    struct tw_job *child[2];                        /* in the lane's tree of busy keys */
     int64_t held_from_mono_ns;
     uint32_t state;
     uint32_t group;
@@ -100,7 +103,9 @@ TW_MUST_CHECK tw_status tw_executor_start(const struct tw_executor_options *opti
                                           struct tw_executor **ret_executor, struct tw_error *error);
 
 /* Cancels what waits, lets running jobs finish, joins every thread, frees. NULL is allowed.
- * Reactor lanes: the caller has stopped their adapters first.
+ * Reactor lanes: the caller has stopped their adapters first; their reactor stops after this.
+ * Other threads may still call while this runs, as long as they are out before it returns (a job
+ * that runs keeps it from returning). Lanes outlive it until tw_lane_free().
  * Thread: main; not from run().  Blocks: as long as the slowest running job. */
 void tw_executor_stop(struct tw_executor *executor);
 

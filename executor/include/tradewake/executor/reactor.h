@@ -33,11 +33,13 @@ void tw_reactor_post(struct tw_reactor *reactor, struct tw_task *task);
 /* A point in time at which fire() is called; embedded in what it is about. */
 struct tw_timer {
     void (*fire)(struct tw_timer *timer); /* Thread: reactor; may set the timer again */
-    int64_t due_mono_ns;
-    struct tw_task task;  /* the reactor's from here on */
+    int64_t due_mono_ns;  /* the reactor's from here on */
+    int64_t wanted_mono_ns;
+    struct tw_task task;
+    struct tw_reactor *reactor;
+    struct tw_timer *child, *next, *previous;
     uint64_t order;
-    uint32_t heap_index;
-    uint32_t state;
+    uint32_t is_posted, is_set;
 };
 
 /* Sets the timer, or moves it. Early by nothing, late by at most a millisecond on an idle loop.

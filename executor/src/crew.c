@@ -1,0 +1,582 @@
+#include "crew.h"
+
+#include "futex.h"
+#include "lane.h"
+
+#include <tradewake/base/clock.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+/* Up to so many workers are woken by the thread that has work for them; more than that is quicker
+ * through the group's leader, whose wakes stay on its own core. */
+enum { WAKE_DIRECTLY_MAX = 2 };
+
+static _Thread_local struct worker *this_worker;
+
+/* ---- queues ---- */
+
+void queue_init(struct queue *queue)
+{
+    pthread_mutex_init(&queue->lock, NULL);
+}
+
+void queue_clear(struct queue *queue)
+{
+    pthread_mutex_destroy(&queue->lock);
+}
+
+/* count is written under the lock alone, so a plain load and store do. */
+static void count_change(_Atomic uint32_t *count, uint32_t by)
+{
+    uint32_t now = atomic_load_explicit(count, memory_order_relaxed);
+    atomic_store_explicit(count, now + by, memory_order_relaxed);
+}
+
+/* Moves the first n jobs of one class. */
+static void move_jobs(struct queue *queue, uint32_t index, struct job_list *from, int job_class,
+                      uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct tw_job *job = job_list_take(from);
+        job->group = index;
+        job_state_set(job, JOB_QUEUED);
+        job_list_append(&queue->of_class[job_class], job);
+    }
+    count_change(&queue->count, n);
+}
+
+void queue_put(struct queue *queue, uint32_t index, struct batch *batch)
+{
+    for (int c = 0; c < CLASSES; c++)
+        move_jobs(queue, index, &batch->of_class[c], c, batch->of_class[c].count);
+    batch->count = 0;
+}
+
+static int best_class(const struct queue *queue)
+{
+    int c = 0;
+    while (c < CLASSES && queue->of_class[c].count == 0)
+        c++;
+    return c;
+}
+
+struct tw_job *queue_take(struct queue *queue)
+{
+    int c = best_class(queue);
+    if (c == CLASSES)
+        return NULL;
+    struct tw_job *job = job_list_take(&queue->of_class[c]);
+    count_change(&queue->count, UINT32_MAX);
+    job_state_set(job, JOB_RUNNING);
+    return job;
+}
+
+void queue_remove(struct queue *queue, struct tw_job *job)
+{
+    job_list_remove(&queue->of_class[job->job_class], job);
+    count_change(&queue->count, UINT32_MAX);
+}
+
+/* ---- totals ---- */
+
+void crew_begin(struct crew *crew)
+{
+    uint64_t load = atomic_fetch_add_explicit(&crew->load, LOAD_RUNNING - LOAD_WAITING,
+                                              memory_order_relaxed);
+    uint32_t running = (uint32_t)load + 1;
+    uint32_t peak = atomic_load_explicit(&crew->peak_running, memory_order_relaxed);
+    while (running > peak &&
+           !atomic_compare_exchange_weak_explicit(&crew->peak_running, &peak, running,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        continue;
+}
+
+void crew_end(struct crew *crew)
+{
+    atomic_fetch_sub_explicit(&crew->load, LOAD_RUNNING, memory_order_relaxed);
+    atomic_fetch_add_explicit(&crew->completed, 1, memory_order_relaxed);
+}
+
+uint32_t crew_queued(const struct crew *crew)
+{
+    uint32_t queued = atomic_load_explicit(&crew->overflow.count, memory_order_relaxed);
+    for (uint32_t g = 0; g < crew->n_groups; g++)
+        queued += atomic_load_explicit(&crew->groups[g].queue.count, memory_order_relaxed);
+    return queued;
+}
+
+/* ---- putting ---- */
+
+/* Puts up to one share (1 / parts) of the batch into a group, never more than it has idle workers
+ * for. Returns how many. */
+static uint32_t group_put(struct group *group, struct batch *batch, uint32_t parts)
+{
+    uint32_t put = 0;
+    pthread_mutex_lock(&group->queue.lock);
+    uint32_t room = atomic_load_explicit(&group->idle, memory_order_relaxed) -
+                    atomic_load_explicit(&group->queue.count, memory_order_relaxed);
+    for (int c = 0; c < CLASSES; c++) {
+        struct job_list *from = &batch->of_class[c];
+        uint32_t share = (from->count + parts - 1) / parts;
+        if (share > room - put)
+            share = room - put;
+        move_jobs(&group->queue, group->index, from, c, share);
+        put += share;
+    }
+    if (put > 0)
+        atomic_fetch_add_explicit(&group->epoch, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&group->queue.lock);
+    batch->count -= put;
+    return put;
+}
+
+/* The rest of a batch: no idle worker was seen for it. */
+static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *wakes)
+{
+    pthread_mutex_lock(&crew->overflow.lock);
+    uint32_t left = batch->count;
+    queue_put(&crew->overflow, QUEUE_OVERFLOW, batch);
+    pthread_mutex_unlock(&crew->overflow.lock);
+
+    /* Count first, then look who is idle; a worker says that it is idle first, then looks at the
+     * count. All four are sequentially consistent, so one of the two sees the other. (The addition
+     * of nothing is what orders the count that was written under the lock.) */
+    atomic_fetch_add(&crew->overflow.count, 0);
+    for (uint32_t g = 0; g < crew->n_groups && left > 0; g++) {
+        struct group *group = &crew->groups[g];
+        uint32_t idle = atomic_load(&group->idle);
+        uint32_t taken = atomic_load_explicit(&group->queue.count, memory_order_relaxed);
+        if (idle <= taken)
+            continue;
+        uint32_t kick = idle - taken < left ? idle - taken : left;
+        atomic_fetch_add_explicit(&group->epoch, 1, memory_order_relaxed);
+        wakes->of_group[g] += kick;
+        left -= kick;
+    }
+    wakes->spawner |= left > 0 && atomic_load_explicit(&crew->threads, memory_order_relaxed) <
+                                      crew->threads_max;
+}
+
+/* The group to fill first: a worker's own, so that the next job of a lane stays on the core; else
+ * each thread goes round. */
+static uint32_t first_group(const struct crew *crew)
+{
+    static _Thread_local uint32_t round;
+    if (crew_is_worker(crew))
+        return this_worker->group->index;
+    return round++ % crew->n_groups;
+}
+
+void crew_put(struct crew *crew, struct batch *batch, struct wakes *wakes)
+{
+    uint32_t n = crew->n_groups, first = first_group(crew);
+    /* An even share each; then what one group had no room for, wherever there is room. */
+    for (uint32_t k = 0; k < 2 * n && batch->count > 0; k++) {
+        struct group *group = &crew->groups[(first + k) % n];
+        wakes->of_group[group->index] += group_put(group, batch, k < n ? n - k : 1);
+    }
+    if (batch->count > 0)
+        overflow_put(crew, batch, wakes);
+}
+
+/* ---- waking ---- */
+
+static void group_wake(struct group *group, uint32_t workers)
+{
+    if (workers <= WAKE_DIRECTLY_MAX) {
+        futex_wake(&group->epoch, workers);
+        return;
+    }
+    /* Release: the leader that sees the call sees how many. */
+    atomic_fetch_add_explicit(&group->to_wake, workers, memory_order_relaxed);
+    atomic_fetch_add_explicit(&group->call, 1, memory_order_release);
+    futex_wake(&group->call, 1);
+}
+
+void crew_wake(struct crew *crew, const struct wakes *wakes)
+{
+    /* The own core comes last: a real-time leader there takes the core at once, and the others
+     * would wait for it. */
+    int core = sched_getcpu();
+    struct group *own = NULL;
+    for (uint32_t g = 0; g < crew->n_groups; g++) {
+        if (wakes->of_group[g] == 0)
+            continue;
+        if (crew->groups[g].core == core && own == NULL)
+            own = &crew->groups[g];
+        else
+            group_wake(&crew->groups[g], wakes->of_group[g]);
+    }
+    if (own != NULL)
+        group_wake(own, wakes->of_group[own->index]);
+    if (wakes->spawner) {
+        atomic_fetch_add_explicit(&crew->spawn_call, 1, memory_order_release);
+        futex_wake(&crew->spawn_call, 1);
+    }
+}
+
+static void *leader_main(void *arg)
+{
+    struct group *group = arg;
+    char name[16];
+    snprintf(name, sizeof name, "tw-leader-%u", group->index);
+    prctl(PR_SET_NAME, name);
+
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&group->call, memory_order_acquire);
+        uint32_t workers = atomic_exchange_explicit(&group->to_wake, 0, memory_order_relaxed);
+        if (workers > 0)
+            futex_wake(&group->epoch, workers);
+        else if (atomic_load_explicit(&group->crew->quit, memory_order_relaxed))
+            return NULL;
+        else
+            futex_wait(&group->call, seen);
+    }
+}
+
+/* ---- workers ---- */
+
+bool crew_is_worker(const struct crew *crew)
+{
+    return this_worker != NULL && this_worker->group->crew == crew;
+}
+
+void crew_returning(struct crew *crew)
+{
+    if (this_worker->is_returning)
+        return;
+    this_worker->is_returning = true;
+    atomic_fetch_add_explicit(&crew->returning, 1, memory_order_relaxed);
+}
+
+/* The best job for a worker, from its group or from the overflow. A worker that was idle is on its
+ * way to a job of its group and leaves the overflow alone while there is one; a worker whose call
+ * has just ended takes the better of the two. Under the group's lock. */
+static struct tw_job *best_job(struct worker *worker)
+{
+    struct group *group = worker->group;
+    struct queue *overflow = &group->crew->overflow;
+    bool has_own = atomic_load_explicit(&group->queue.count, memory_order_relaxed) > 0;
+    if (atomic_load_explicit(&overflow->count, memory_order_relaxed) == 0 ||
+        (has_own && worker->is_idle))
+        return queue_take(&group->queue);
+
+    struct tw_job *job = NULL;
+    pthread_mutex_lock(&overflow->lock);
+    if (best_class(overflow) < best_class(&group->queue))
+        job = queue_take(overflow);
+    pthread_mutex_unlock(&overflow->lock);
+    return job != NULL ? job : queue_take(&group->queue);
+}
+
+/* The worker has looked: from now on it is idle or busy, and no longer promised. */
+static void looked(struct worker *worker)
+{
+    struct crew *crew = worker->group->crew;
+    if (worker->is_returning) {
+        worker->is_returning = false;
+        atomic_fetch_sub_explicit(&crew->returning, 1, memory_order_relaxed);
+    }
+    if (worker->is_late) {
+        worker->is_late = false;
+        atomic_fetch_sub_explicit(&crew->starting, 1, memory_order_relaxed);
+    }
+    if (!worker->has_arrived) {
+        worker->has_arrived = true;
+        /* Release: pairs with the acquire in crew_grow(). */
+        atomic_fetch_add_explicit(&crew->arrived, 1, memory_order_release);
+        futex_wake(&crew->arrived, 1);
+    }
+}
+
+/* Under the group's lock. */
+static void idle_set(struct worker *worker, bool is_idle)
+{
+    if (worker->is_idle == is_idle)
+        return;
+    worker->is_idle = is_idle;
+    uint32_t idle = atomic_load_explicit(&worker->group->idle, memory_order_relaxed);
+    if (is_idle)
+        atomic_store(&worker->group->idle, idle + 1); /* see overflow_put() */
+    else
+        atomic_store_explicit(&worker->group->idle, idle - 1, memory_order_relaxed);
+}
+
+/* Waits for the worker's next job. NULL: the crew stops. */
+static struct tw_job *worker_take(struct worker *worker)
+{
+    struct group *group = worker->group;
+    struct crew *crew = group->crew;
+    for (;;) {
+        pthread_mutex_lock(&group->queue.lock);
+        struct tw_job *job = best_job(worker);
+        idle_set(worker, job == NULL);
+        uint32_t seen = atomic_load_explicit(&group->epoch, memory_order_relaxed);
+        pthread_mutex_unlock(&group->queue.lock);
+        looked(worker);
+        if (job != NULL)
+            return job;
+
+        if (atomic_load_explicit(&crew->quit, memory_order_relaxed))
+            return NULL;
+        if (atomic_load(&crew->overflow.count) == 0) /* see overflow_put() */
+            futex_wait(&group->epoch, seen);
+    }
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *worker = arg;
+    char name[16];
+    snprintf(name, sizeof name, "tw-worker-%u", worker->group->index);
+    prctl(PR_SET_NAME, name);
+    this_worker = worker;
+
+    while ((worker->job = worker_take(worker)) != NULL) {
+        crew_begin(worker->group->crew);
+        worker->job->run(worker->job);
+        worker->job = NULL;
+    }
+    return NULL;
+}
+
+/* ---- making threads ---- */
+
+/* New threads inherit the maker's mask, so the maker goes to their core itself: one system call for
+ * a whole group, and none for a thread. */
+struct maker {
+    cpu_set_t cores;
+    sigset_t signals;
+};
+
+static void maker_begin(struct maker *maker)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &maker->signals);
+    sched_getaffinity(0, sizeof maker->cores, &maker->cores);
+}
+
+static void maker_move(const struct crew *crew, int core)
+{
+    if (!crew->pinned)
+        return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)core, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static void maker_end(const struct maker *maker)
+{
+    sched_setaffinity(0, sizeof maker->cores, &maker->cores);
+    pthread_sigmask(SIG_SETMASK, &maker->signals, NULL);
+}
+
+static int thread_make(const struct crew *crew, pthread_t *id, void *(*main)(void *), void *arg)
+{
+    pthread_attr_t attributes;
+    int failed = pthread_attr_init(&attributes);
+    if (failed != 0)
+        return failed;
+    pthread_attr_setstacksize(&attributes, crew->stack_bytes);
+    failed = pthread_create(id, &attributes, main, arg);
+    pthread_attr_destroy(&attributes);
+    return failed;
+}
+
+static int worker_make(struct crew *crew, struct group *group, bool is_late)
+{
+    uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+    assert(made < crew->threads_max);
+    struct worker *worker = &crew->workers[made];
+    *worker = (struct worker){.group = group, .is_late = is_late};
+    if (is_late)
+        atomic_fetch_add_explicit(&crew->starting, 1, memory_order_relaxed);
+    int failed = thread_make(crew, &worker->id, worker_main, worker);
+    if (failed != 0) {
+        if (is_late)
+            atomic_fetch_sub_explicit(&crew->starting, 1, memory_order_relaxed);
+        return failed;
+    }
+    atomic_store_explicit(&crew->threads, made + 1, memory_order_relaxed);
+    if (is_late)
+        atomic_fetch_add_explicit(&crew->threads_late, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* Threads that a group is to have when there are `all`: the first groups get what is left over, and
+ * since late threads follow the same order, no group is ever over its share. */
+static uint32_t group_share(const struct crew *crew, uint32_t group, uint32_t all)
+{
+    return all / crew->n_groups + (group < all % crew->n_groups);
+}
+
+tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error)
+{
+    struct maker maker;
+    int failed = 0;
+    pthread_mutex_lock(&crew->making);
+    uint32_t before = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+    maker_begin(&maker);
+    for (uint32_t g = 0; g < crew->n_groups && failed == 0 && threads > before; g++) {
+        maker_move(crew, crew->groups[g].core);
+        uint32_t missing = group_share(crew, g, threads) - group_share(crew, g, before);
+        for (uint32_t i = 0; i < missing && failed == 0; i++)
+            failed = worker_make(crew, &crew->groups[g], false);
+    }
+    maker_end(&maker);
+
+    uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+    if (made > atomic_load_explicit(&crew->threads_ready, memory_order_relaxed))
+        atomic_store_explicit(&crew->threads_ready, made, memory_order_relaxed);
+    pthread_mutex_unlock(&crew->making);
+
+    for (uint32_t arrived;
+         (arrived = atomic_load_explicit(&crew->arrived, memory_order_acquire)) < made;)
+        futex_wait(&crew->arrived, arrived);
+    if (failed != 0)
+        return tw_error_set(error, TW_LIMIT, "%u threads of %u could be created: the system said: %s",
+                            made, threads, strerror(failed));
+    return TW_OK;
+}
+
+/* ---- late threads ---- */
+
+static bool is_short_of_threads(const struct crew *crew)
+{
+    uint32_t promised = atomic_load_explicit(&crew->starting, memory_order_relaxed) +
+                        atomic_load_explicit(&crew->returning, memory_order_relaxed);
+    return atomic_load_explicit(&crew->overflow.count, memory_order_relaxed) > promised &&
+           atomic_load_explicit(&crew->threads, memory_order_relaxed) < crew->threads_max &&
+           !atomic_load_explicit(&crew->quit, memory_order_relaxed);
+}
+
+/* False when none is missing, or the system gives none; the next call tries again. */
+static bool late_worker_make(struct crew *crew)
+{
+    bool is_made = false;
+    pthread_mutex_lock(&crew->making);
+    if (is_short_of_threads(crew)) {
+        uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+        struct group *group = &crew->groups[made % crew->n_groups];
+        maker_move(crew, group->core);
+        is_made = worker_make(crew, group, true) == 0;
+    }
+    pthread_mutex_unlock(&crew->making);
+    return is_made;
+}
+
+static void *spawner_main(void *arg)
+{
+    struct crew *crew = arg;
+    struct maker maker;
+    prctl(PR_SET_NAME, "tw-spawner");
+    maker_begin(&maker);
+
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&crew->spawn_call, memory_order_acquire);
+        while (late_worker_make(crew))
+            continue;
+        if (atomic_load_explicit(&crew->quit, memory_order_relaxed))
+            return NULL;
+        sched_setaffinity(0, sizeof maker.cores, &maker.cores);
+        futex_wait(&crew->spawn_call, seen);
+    }
+}
+
+/* ---- life ---- */
+
+static void groups_init(struct crew *crew, const struct crew_options *options)
+{
+    for (uint32_t g = 0; g < crew->n_groups; g++) {
+        struct group *group = &crew->groups[g];
+        group->crew = crew;
+        group->index = g;
+        group->core = options->cores[g];
+        queue_init(&group->queue);
+    }
+}
+
+static int leader_make(struct crew *crew, struct group *group, bool realtime)
+{
+    maker_move(crew, group->core);
+    int failed = thread_make(crew, &group->leader, leader_main, group);
+    if (failed != 0)
+        return failed;
+    group->has_leader = true;
+    struct sched_param lowest = {.sched_priority = 1};
+    group->is_realtime = realtime && pthread_setschedparam(group->leader, SCHED_FIFO, &lowest) == 0;
+    return 0;
+}
+
+tw_status crew_start(struct crew *crew, const struct crew_options *options, struct tw_error *error)
+{
+    assert(options->groups > 0);
+    assert(options->groups <= TW_GROUPS_MAX);
+    crew->n_groups = options->groups;
+    crew->threads_max = options->threads_max;
+    crew->stack_bytes = options->stack_bytes;
+    crew->pinned = options->pinned;
+    pthread_mutex_init(&crew->making, NULL);
+    queue_init(&crew->overflow);
+    groups_init(crew, options);
+    crew->workers = calloc(options->threads_max, sizeof *crew->workers);
+    if (crew->workers == NULL)
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for %u workers", options->threads_max);
+
+    struct maker maker;
+    maker_begin(&maker);
+    crew->realtime = options->realtime;
+    int failed = thread_make(crew, &crew->spawner, spawner_main, crew);
+    crew->has_spawner = failed == 0;
+    for (uint32_t g = 0; g < crew->n_groups && failed == 0; g++) {
+        failed = leader_make(crew, &crew->groups[g], options->realtime);
+        crew->realtime &= crew->groups[g].is_realtime;
+    }
+    maker_end(&maker);
+    if (failed != 0)
+        return tw_error_set(error, TW_LIMIT, "the executor's leaders could not be created: %s",
+                            strerror(failed));
+    return TW_OK;
+}
+
+static void everybody_wake(struct crew *crew)
+{
+    for (uint32_t g = 0; g < crew->n_groups; g++) {
+        struct group *group = &crew->groups[g];
+        atomic_fetch_add(&group->epoch, 1);
+        futex_wake(&group->epoch, UINT32_MAX);
+        atomic_fetch_add(&group->call, 1);
+        futex_wake(&group->call, 1);
+    }
+    atomic_fetch_add(&crew->spawn_call, 1);
+    futex_wake(&crew->spawn_call, 1);
+}
+
+void crew_stop(struct crew *crew)
+{
+    if (crew->n_groups == 0)
+        return;
+    atomic_store(&crew->quit, true);
+    everybody_wake(crew);
+    if (crew->has_spawner)
+        pthread_join(crew->spawner, NULL); /* first: it might still make a worker */
+    for (uint32_t i = 0; i < atomic_load(&crew->threads); i++)
+        pthread_join(crew->workers[i].id, NULL);
+    for (uint32_t g = 0; g < crew->n_groups; g++) {
+        if (crew->groups[g].has_leader)
+            pthread_join(crew->groups[g].leader, NULL);
+        queue_clear(&crew->groups[g].queue);
+    }
+    queue_clear(&crew->overflow);
+    pthread_mutex_destroy(&crew->making);
+    free(crew->workers);
+}

@@ -1,0 +1,170 @@
+/* crew.h - groups of workers, their queues, and who wakes whom.
+ *
+ *   crew_put --> [queue of a group] : never more jobs than the group has idle workers
+ *           \--> [overflow]         : jobs that no idle worker was left for
+ *   crew_wake -> leader of the group -> its workers;  spawner -> late workers
+ *
+ * Locks, in the order in which two may be held at once: lane, group, overflow. A leader takes none
+ * of them: it reads atomics and wakes. */
+#ifndef TW_EXECUTOR_CREW_H
+#define TW_EXECUTOR_CREW_H
+
+#include "job_list.h"
+
+#include <tradewake/base/limits.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { CACHE_LINE = 64 };
+
+/* Jobs that are admitted, best class first. Guarded by lock; count is read by any thread. */
+struct queue {
+    pthread_mutex_t lock;
+    struct job_list of_class[CLASSES];
+    _Atomic uint32_t count;
+};
+
+/* tw_job.group: which queue an admitted job stands in. */
+enum { QUEUE_OVERFLOW = TW_GROUPS_MAX, QUEUE_PORTS };
+
+struct crew;
+
+struct worker {
+    _Alignas(CACHE_LINE) pthread_t id;
+    struct group *group;
+
+    /* The worker's alone. */
+    struct tw_job *job;
+    bool has_arrived;  /* has looked at the queues once */
+    bool is_idle;      /* counted in group->idle */
+    bool is_returning; /* counted in crew->returning */
+    bool is_late;      /* counted in crew->starting until its first look at the queues */
+};
+
+struct group {
+    /* Guarded by queue.lock; idle is written there and read by any thread. Invariant when the lock is
+     * free: queue.count <= idle. */
+    _Alignas(CACHE_LINE) struct queue queue;
+    _Atomic uint32_t idle; /* workers that wait, or are on their way to a job */
+
+    /* Where idle workers sleep. Changes after a job was put and before anybody is woken. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t epoch;
+
+    /* Where the leader sleeps, and how many it is to wake. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t call;
+    _Atomic uint32_t to_wake;
+
+    /* Set at start, then read-only. */
+    _Alignas(CACHE_LINE) struct crew *crew;
+    pthread_t leader;
+    uint32_t index;
+    int core;
+    bool has_leader, is_realtime;
+};
+
+struct crew_options {
+    uint32_t groups, threads_max;
+    const int *cores; /* of each group */
+    bool pinned, realtime;
+    size_t stack_bytes;
+};
+
+/* The executor's running totals in one word, so that one addition moves a job from one to the
+ * other: waiting jobs in the high half, running ones in the low half. */
+#define LOAD_RUNNING UINT64_C(1)
+#define LOAD_WAITING (UINT64_C(1) << 32)
+
+struct crew {
+    struct group groups[TW_GROUPS_MAX];
+
+    /* Jobs that no idle worker was left for. */
+    _Alignas(CACHE_LINE) struct queue overflow;
+
+    /* Written by every thread. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t load;
+    _Atomic uint32_t peak_running;
+    _Alignas(CACHE_LINE) _Atomic uint64_t completed;
+    _Atomic uint32_t returning; /* workers whose job has ended and who will look for the next */
+
+    /* Written when threads are made. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t threads;
+    _Atomic uint32_t threads_ready;
+    _Atomic uint64_t threads_late;
+    _Atomic uint32_t arrived;  /* workers that have looked at the queues once */
+    _Atomic uint32_t starting; /* late workers that have not */
+
+    /* The spawner's: where it sleeps. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t spawn_call;
+    _Atomic bool quit;
+
+    /* Set at start, then read-only. */
+    _Alignas(CACHE_LINE) uint32_t n_groups;
+    uint32_t threads_max;
+    size_t stack_bytes;
+    bool pinned, realtime;
+    pthread_t spawner;
+    bool has_spawner;
+    struct worker *workers; /* threads_max of them; grows under making */
+
+    /* Held while threads are made: ordinary threads only, never on the way of a job. */
+    pthread_mutex_t making;
+};
+
+/* Jobs on their way to the queues, in the hands of one thread. */
+struct batch {
+    struct job_list of_class[CLASSES];
+    uint32_t count;
+};
+
+/* What crew_put() leaves to crew_wake(). */
+struct wakes {
+    uint32_t of_group[TW_GROUPS_MAX];
+    bool spawner;
+};
+
+/* Fails: TW_NO_MEMORY, TW_LIMIT; crew_stop() cleans up either way. */
+TW_MUST_CHECK tw_status crew_start(struct crew *crew, const struct crew_options *options,
+                                   struct tw_error *error);
+
+/* Lets running jobs finish, joins every thread. No job waits any more and none will be put. */
+void crew_stop(struct crew *crew);
+
+/* Creates workers until there are `threads`, and waits until every one of them waits. Fails:
+ * TW_LIMIT; what had been created stays. */
+TW_MUST_CHECK tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error);
+
+static inline void batch_add(struct batch *batch, struct tw_job *job)
+{
+    job_list_append(&batch->of_class[job->job_class], job);
+    batch->count++;
+}
+
+/* Puts the batch's jobs into queues and empties it. May be called under a lane's lock. */
+void crew_put(struct crew *crew, struct batch *batch, struct wakes *wakes);
+
+/* Sees to it that somebody comes for them. Call without a lock. */
+void crew_wake(struct crew *crew, const struct wakes *wakes);
+
+/* Admitted jobs that wait for a thread. */
+uint32_t crew_queued(const struct crew *crew);
+
+/* Whether the calling thread is a worker of this crew that is inside run(). */
+bool crew_is_worker(const struct crew *crew);
+
+/* The worker that runs this is about to look for its next job. */
+void crew_returning(struct crew *crew);
+
+/* ---- a queue of its own, for a reactor ---- */
+void queue_init(struct queue *queue);
+void queue_clear(struct queue *queue);
+/* Under queue->lock: */
+void queue_put(struct queue *queue, uint32_t index, struct batch *batch);
+struct tw_job *queue_take(struct queue *queue);
+void queue_remove(struct queue *queue, struct tw_job *job);
+
+/* A job begins to run, or ends; keeps the totals. */
+void crew_begin(struct crew *crew);
+void crew_end(struct crew *crew);
+
+#endif

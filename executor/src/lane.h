@@ -1,0 +1,77 @@
+/* lane.h - the rules of a lane: who may start, who waits, for what.
+ *
+ *   submit -> HELD (its key is busy) -> READY (waits for a slot) -> admitted -> running -> back
+ *                                        ^                                        |
+ *                                        +------------ PARKED (keeps the key) <---+
+ *
+ * Pure rules on one lane; the caller holds lane->lock for every function here and takes it off
+ * before it calls anybody. */
+#ifndef TW_EXECUTOR_LANE_H
+#define TW_EXECUTOR_LANE_H
+
+#include "job_list.h"
+#include "keys.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* tw_job.state. Written under the lane's lock, except TRANSIT -> QUEUED -> RUNNING, which are
+ * written under the lock of the queue that job->group names; so whoever reads it under the lane's
+ * lock alone reads it atomically: acquire, since QUEUED also says that job->group is written. */
+enum job_state {
+    JOB_AWAY,    /* its owner has it */
+    JOB_HELD,    /* waits for its key, in the list of the key's owner */
+    JOB_READY,   /* has its key, waits for a slot of the lane */
+    JOB_TRANSIT, /* admitted; in the hands of a thread inside submit */
+    JOB_QUEUED,  /* admitted; in a queue */
+    JOB_RUNNING,
+    JOB_PARKED,  /* has its key, waits for tw_job_unpark() */
+};
+
+static inline void job_state_set(struct tw_job *job, enum job_state state)
+{
+    __atomic_store_n(&job->state, (uint32_t)state, __ATOMIC_RELEASE);
+}
+
+static inline enum job_state job_state_get(const struct tw_job *job)
+{
+    return (enum job_state)__atomic_load_n(&job->state, __ATOMIC_ACQUIRE);
+}
+
+struct tw_lane {
+    /* Set by tw_lane_new(), then read-only: any thread. */
+    struct tw_executor *executor;
+    struct port *port; /* NULL: workers */
+
+    /* Guarded by the executor's lanes_lock. */
+    struct tw_lane *next, *previous;
+
+    /* Guarded by lock. */
+    pthread_mutex_t lock;
+    uint32_t max_parallel;
+    uint32_t slots_taken;   /* admitted or running */
+    uint32_t slots_of_work; /* of them, those that are not polls */
+    struct job_list ready[CLASSES];
+    struct tw_job *first, *last; /* every job that is not back, as submitted */
+    struct keys keys;
+    _Atomic uint32_t jobs; /* how many those are; read by any thread */
+};
+
+/* Takes a job in. True: it is admitted (a slot is taken, state TRANSIT). */
+bool lane_place(struct tw_lane *lane, struct tw_job *job);
+
+/* The next waiting job that may start now, admitted as by lane_place(); NULL when there is none.
+ * held_ns is brought up to date. */
+struct tw_job *lane_admit_next(struct tw_lane *lane);
+
+/* A run of the job ends. */
+void lane_finish(struct tw_lane *lane, struct tw_job *job);
+void lane_park(struct tw_lane *lane, struct tw_job *job);
+
+/* A parked job competes again. */
+void lane_unpark(struct tw_lane *lane, struct tw_job *job);
+
+/* Takes out a job that is HELD, READY, PARKED, or admitted and already off its queue. */
+void lane_withdraw(struct tw_lane *lane, struct tw_job *job);
+
+#endif
