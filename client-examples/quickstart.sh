@@ -78,7 +78,7 @@ done
 "$program" health --server "$server"
 
 say 'burst: 27 positions close at once, 30 followers each'
-(cd "$here/burst" && npm ci --omit=dev --ignore-scripts --no-audit --no-fund --silent)
+(cd "$here/burst" && npm ci --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error)
 node "$here/burst/burst.mjs" --server "$server" --master M1 || fail 'the burst did not end well; the server said:' "$log"
 
 history=$root/../shared/data/mt4_statement_partials.htm

@@ -35,7 +35,7 @@ def buf(*words, data=None):
 
 def install(checks):
     if not os.path.exists(BUF):
-        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--silent"], cwd=FOLDER)
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=FOLDER)
     return checks.true("buf is installed", os.path.exists(BUF), "no %s: npm ci failed" % BUF)
 
 
