@@ -156,7 +156,7 @@ static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *w
         if (idle <= taken)
             continue;
         uint32_t kick = idle - taken < left ? idle - taken : left;
-        atomic_fetch_add_explicit(&group->epoch, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&group->epoch, 1, memory_order_release);
         wakes->of_group[g] += kick;
         left -= kick;
     }
@@ -318,7 +318,8 @@ static struct tw_job *worker_take(struct worker *worker)
         pthread_mutex_lock(&group->queue.lock);
         struct tw_job *job = best_job(worker);
         idle_set(worker, job == NULL);
-        uint32_t seen = atomic_load_explicit(&group->epoch, memory_order_relaxed);
+        /* Acquire: who sees the epoch of a kick sees the overflow's count too. */
+        uint32_t seen = atomic_load_explicit(&group->epoch, memory_order_acquire);
         pthread_mutex_unlock(&group->queue.lock);
         looked(worker);
         if (job != NULL)
