@@ -1,0 +1,446 @@
+#include "core.h"
+#include "details.h"
+#include "message.h"
+
+#include <tradewake/base/clock.h>
+#include <tradewake/base/limits.h>
+#include <tradewake/wire/client.h>
+#include <tradewake/wire/descriptors.h>
+
+#include <grpc/byte_buffer.h>
+#include <grpc/grpc_security.h>
+#include <grpc/slice.h>
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEPALIVE_MS 20000
+#define KEEPALIVE_TIMEOUT_MS 10000
+
+/* A call waits on a queue of its own; making one costs several calls' time, so they are kept. */
+enum { QUEUES_KEPT = 32 };
+
+struct tw_wire_client {
+    /* Set by open, read-only afterwards: any thread. */
+    grpc_channel *channel;
+
+    /* Guarded by mutex. */
+    pthread_mutex_t mutex;
+    grpc_completion_queue *queues[QUEUES_KEPT];
+    uint32_t n_queues;
+};
+
+/* What a call ends with, as the core fills it in. */
+struct ending {
+    grpc_metadata_array headers, trailers; /* elements belong to the core's call */
+    grpc_status_code code;
+    grpc_slice message;
+};
+
+/* The batches of a stream; the address of its entry is the tag. */
+enum batch { BATCH_OPEN, BATCH_HEADERS, BATCH_STATUS, BATCH_READ, BATCH_WRITE, BATCH_CLOSE, BATCHES };
+
+struct tw_wire_stream {
+    struct tw_wire_client *client;
+    const struct tw_method_type *type;
+    grpc_call *call;
+    grpc_completion_queue *queue;
+    char tags[BATCHES];
+
+    /* The reading thread's alone. */
+    struct ending ending;
+    grpc_byte_buffer *message;
+    bool is_reading; /* a read is out */
+    bool is_over;
+    struct tw_wire_answer answer; /* once it is over */
+
+    /* The writing thread's alone. */
+    bool is_half_closed;
+};
+
+/* ---- Life. ---- */
+
+static grpc_arg arg_integer(const char *key, int value)
+{
+    return (grpc_arg){.type = GRPC_ARG_INTEGER,
+                      .key = (char *)(uintptr_t)key, /* only read */
+                      .value.integer = value};
+}
+
+tw_status tw_wire_client_open(const char *address, struct tw_wire_client **ret_client,
+                              struct tw_error *error)
+{
+    if (address[0] == '\0')
+        return tw_error_set(error, TW_INVALID, "the address is empty, expected HOST:PORT");
+    struct tw_wire_client *client = calloc(1, sizeof *client);
+    if (client == NULL)
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for a client");
+    pthread_mutex_init(&client->mutex, NULL);
+    wire_core_init();
+
+    grpc_arg args[] = {
+        arg_integer(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),
+        arg_integer(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
+        arg_integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, TW_ANSWER_BYTES_MAX),
+        /* Clients do not share a connection: what one does to it is its own. */
+        arg_integer(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
+        arg_integer(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
+        arg_integer(GRPC_ARG_ENABLE_CHANNELZ, 0),
+    };
+    grpc_channel_args list = {.num_args = sizeof args / sizeof args[0], .args = args};
+    grpc_channel_credentials *insecure = grpc_insecure_credentials_create();
+    client->channel = grpc_channel_create(address, insecure, &list);
+    grpc_channel_credentials_release(insecure);
+    *ret_client = client;
+    return TW_OK;
+}
+
+static void queue_free(grpc_completion_queue *queue)
+{
+    grpc_completion_queue_shutdown(queue);
+    grpc_completion_queue_destroy(queue);
+}
+
+void tw_wire_client_close(struct tw_wire_client *client)
+{
+    if (client == NULL)
+        return;
+    for (uint32_t i = 0; i < client->n_queues; i++)
+        queue_free(client->queues[i]);
+    grpc_channel_destroy(client->channel);
+    wire_core_exit();
+    pthread_mutex_destroy(&client->mutex);
+    free(client);
+}
+
+static grpc_completion_queue *queue_take(struct tw_wire_client *client)
+{
+    grpc_completion_queue *queue = NULL;
+    pthread_mutex_lock(&client->mutex);
+    if (client->n_queues > 0)
+        queue = client->queues[--client->n_queues];
+    pthread_mutex_unlock(&client->mutex);
+    return queue != NULL ? queue : grpc_completion_queue_create_for_pluck(NULL);
+}
+
+/* Nothing of the call that used it is out any more. */
+static void queue_give(struct tw_wire_client *client, grpc_completion_queue *queue)
+{
+    pthread_mutex_lock(&client->mutex);
+    bool is_kept = client->n_queues < QUEUES_KEPT;
+    if (is_kept)
+        client->queues[client->n_queues++] = queue;
+    pthread_mutex_unlock(&client->mutex);
+    if (!is_kept)
+        queue_free(queue);
+}
+
+/* ---- Endings. ---- */
+
+static void ending_init(struct ending *ending)
+{
+    grpc_metadata_array_init(&ending->headers);
+    grpc_metadata_array_init(&ending->trailers);
+    ending->code = GRPC_STATUS_UNKNOWN;
+    ending->message = grpc_empty_slice();
+}
+
+static void ending_clear(struct ending *ending)
+{
+    grpc_metadata_array_destroy(&ending->headers);
+    grpc_metadata_array_destroy(&ending->trailers);
+    grpc_slice_unref(ending->message);
+}
+
+static grpc_op status_op(struct ending *ending)
+{
+    return (grpc_op){.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
+                     .data.recv_status_on_client = {.trailing_metadata = &ending->trailers,
+                                                    .status = &ending->code,
+                                                    .status_details = &ending->message}};
+}
+
+static grpc_op headers_op(struct ending *ending)
+{
+    return (grpc_op){.op = GRPC_OP_RECV_INITIAL_METADATA,
+                     .data.recv_initial_metadata.recv_initial_metadata = &ending->headers};
+}
+
+static void details_read(const struct ending *ending, struct tw_refusal *ret)
+{
+    static const char key[] = "grpc-status-details-bin";
+    for (size_t i = 0; i < ending->trailers.count; i++) {
+        const grpc_metadata *trailer = &ending->trailers.metadata[i];
+        if (wire_slice_is(trailer->key, key, sizeof key - 1) &&
+            wire_details_unpack(GRPC_SLICE_START_PTR(trailer->value),
+                                GRPC_SLICE_LENGTH(trailer->value), ret))
+            return;
+    }
+}
+
+static void answer_read(const struct ending *ending, struct tw_wire_answer *ret)
+{
+    *ret = (struct tw_wire_answer){.code = (int32_t)ending->code};
+    snprintf(ret->message, sizeof ret->message, "%.*s", (int)GRPC_SLICE_LENGTH(ending->message),
+             (const char *)GRPC_SLICE_START_PTR(ending->message));
+    if (ending->code != GRPC_STATUS_OK)
+        details_read(ending, &ret->refusal);
+}
+
+/* What a status that is not OK means to the caller. */
+static tw_status answer_status(const struct tw_wire_answer *answer, struct tw_error *error)
+{
+    tw_status status = TW_REFUSED;
+    if (answer->code == GRPC_STATUS_DEADLINE_EXCEEDED)
+        status = TW_TIMEOUT;
+    else if (answer->code == GRPC_STATUS_UNAVAILABLE &&
+             answer->refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_UNSPECIFIED)
+        status = TW_UNREACHABLE;
+    return tw_error_set(error, status, "%s: %s", tw_grpc_code_name(answer->code), answer->message);
+}
+
+/* ---- Messages. ---- */
+
+static tw_status message_read(const ProtobufCMessageDescriptor *type,
+                              const grpc_byte_buffer *buffer, struct tw_arena *arena,
+                              ProtobufCMessage **ret_message, struct tw_error *error)
+{
+    const uint8_t *bytes;
+    size_t size;
+    bool is_too_large = true;
+    ProtobufCMessage *message = NULL;
+    if (wire_buffer_bytes(buffer, arena, &bytes, &size))
+        message = wire_unpack(type, bytes, size, arena, SIZE_MAX, &is_too_large);
+    if (message != NULL) {
+        *ret_message = message;
+        return TW_OK;
+    }
+    if (is_too_large)
+        return tw_error_set(error, TW_LIMIT, "the answer of %zu bytes does not fit its memory",
+                            grpc_byte_buffer_length((grpc_byte_buffer *)(uintptr_t)buffer));
+    return tw_error_set(error, TW_IO, "the answer is not a message of type %s", type->name);
+}
+
+static tw_status method_find(const char *path, const ProtobufCMessage *request,
+                             const struct tw_method_type **ret_type, struct tw_error *error)
+{
+    const struct tw_method_type *type = tw_method_type_find(path);
+    if (type == NULL)
+        return tw_error_set(error, TW_INVALID, "method %s is in no .proto file", path);
+    if (request != NULL && request->descriptor != type->input)
+        return tw_error_set(error, TW_INVALID, "method %s takes %s, not %s", path,
+                            type->input->name, request->descriptor->name);
+    *ret_type = type;
+    return TW_OK;
+}
+
+static grpc_call *call_new(struct tw_wire_client *client, const char *path,
+                           grpc_completion_queue *queue, int64_t deadline_mono_ns)
+{
+    grpc_slice method = grpc_slice_from_copied_string(path);
+    grpc_call *call =
+        grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, queue, method,
+                                 NULL, wire_timespec(deadline_mono_ns), NULL);
+    grpc_slice_unref(method);
+    return call;
+}
+
+/* ops may come from the stack; the tag stands for all of them. */
+static void batch_start(grpc_call *call, const grpc_op *ops, size_t n_ops, void *tag)
+{
+    grpc_call_error failure = grpc_call_start_batch(call, ops, n_ops, tag, NULL);
+    assert(failure == GRPC_CALL_OK);
+    (void)failure;
+}
+
+static grpc_event batch_await(grpc_completion_queue *queue, void *tag, int64_t until_mono_ns)
+{
+    return grpc_completion_queue_pluck(queue, tag, wire_timespec(until_mono_ns), NULL);
+}
+
+/* ---- Unary calls. ---- */
+
+tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
+                              const ProtobufCMessage *request, int64_t deadline_mono_ns,
+                              struct tw_arena *arena, ProtobufCMessage **ret_response,
+                              struct tw_wire_answer *ret_answer, struct tw_error *error)
+{
+    const struct tw_method_type *type;
+    tw_status status = method_find(path, request, &type, error);
+    if (status != TW_OK)
+        return status;
+    if (type->client_streams || type->server_streams)
+        return tw_error_set(error, TW_INVALID, "method %s streams", path);
+
+    struct ending ending;
+    ending_init(&ending);
+    grpc_completion_queue *queue = queue_take(client);
+    grpc_call *call = call_new(client, path, queue, deadline_mono_ns);
+    grpc_byte_buffer *sent = wire_buffer_pack(request, protobuf_c_message_get_packed_size(request));
+    grpc_byte_buffer *received = NULL;
+    grpc_op ops[] = {
+        {.op = GRPC_OP_SEND_INITIAL_METADATA},
+        {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = sent},
+        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
+        headers_op(&ending),
+        {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &received},
+        status_op(&ending),
+    };
+    batch_start(call, ops, sizeof ops / sizeof ops[0], call);
+    batch_await(queue, call, INT64_MAX); /* the core keeps the call's deadline */
+
+    answer_read(&ending, ret_answer);
+    if (ending.code != GRPC_STATUS_OK)
+        status = answer_status(ret_answer, error);
+    else if (received == NULL)
+        status = tw_error_set(error, TW_IO, "%s answered OK without a message", path);
+    else
+        status = message_read(type->output, received, arena, ret_response, error);
+
+    grpc_byte_buffer_destroy(sent);
+    grpc_byte_buffer_destroy(received);
+    ending_clear(&ending);
+    grpc_call_unref(call);
+    queue_give(client, queue);
+    return status;
+}
+
+/* ---- Streams. ---- */
+
+static void opening_send(struct tw_wire_stream *stream, const ProtobufCMessage *request)
+{
+    grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+    size_t n_ops = 1;
+    grpc_byte_buffer *sent = NULL;
+    if (request != NULL) {
+        sent = wire_buffer_pack(request, protobuf_c_message_get_packed_size(request));
+        ops[n_ops++] =
+            (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = sent};
+        ops[n_ops++] = (grpc_op){.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+        stream->is_half_closed = true;
+    }
+    batch_start(stream->call, ops, n_ops, &stream->tags[BATCH_OPEN]);
+    grpc_byte_buffer_destroy(sent);
+}
+
+tw_status tw_wire_stream_open(struct tw_wire_client *client, const char *path,
+                              const ProtobufCMessage *request, int64_t deadline_mono_ns,
+                              struct tw_wire_stream **ret_stream, struct tw_error *error)
+{
+    const struct tw_method_type *type;
+    tw_status status = method_find(path, request, &type, error);
+    if (status != TW_OK)
+        return status;
+    if (!type->server_streams || type->client_streams != (request == NULL))
+        return tw_error_set(error, TW_INVALID, "method %s %s", path,
+                            !type->server_streams  ? "does not stream"
+                            : type->client_streams ? "takes its messages one by one"
+                                                   : "takes one message at its opening");
+    struct tw_wire_stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for a stream");
+
+    stream->client = client;
+    stream->type = type;
+    stream->queue = queue_take(client);
+    stream->call = call_new(client, path, stream->queue, deadline_mono_ns);
+    ending_init(&stream->ending);
+    opening_send(stream, request);
+    grpc_op headers = headers_op(&stream->ending), ended = status_op(&stream->ending);
+    batch_start(stream->call, &headers, 1, &stream->tags[BATCH_HEADERS]);
+    batch_start(stream->call, &ended, 1, &stream->tags[BATCH_STATUS]);
+    *ret_stream = stream;
+    return TW_OK;
+}
+
+tw_status tw_wire_stream_write(struct tw_wire_stream *stream, const ProtobufCMessage *message,
+                               struct tw_error *error)
+{
+    assert(message->descriptor == stream->type->input);
+    if (stream->is_half_closed)
+        return tw_error_set(error, TW_INVALID, "the stream is half-closed: nothing may be sent");
+    void *tag = &stream->tags[BATCH_WRITE];
+    grpc_byte_buffer *sent = wire_buffer_pack(message, protobuf_c_message_get_packed_size(message));
+    grpc_op op = {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = sent};
+    batch_start(stream->call, &op, 1, tag);
+    grpc_event event = batch_await(stream->queue, tag, INT64_MAX);
+    grpc_byte_buffer_destroy(sent);
+    if (!event.success)
+        return tw_error_set(error, TW_ENDED, "the stream is over; reading tells why");
+    return TW_OK;
+}
+
+void tw_wire_stream_half_close(struct tw_wire_stream *stream)
+{
+    if (stream->is_half_closed)
+        return;
+    stream->is_half_closed = true;
+    void *tag = &stream->tags[BATCH_CLOSE];
+    grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
+    batch_start(stream->call, &op, 1, tag);
+    batch_await(stream->queue, tag, INT64_MAX);
+}
+
+/* The status is there, or about to be: nothing else comes before it any more. */
+static void over(struct tw_wire_stream *stream)
+{
+    if (stream->is_over)
+        return;
+    batch_await(stream->queue, &stream->tags[BATCH_STATUS], INT64_MAX);
+    answer_read(&stream->ending, &stream->answer);
+    stream->is_over = true;
+}
+
+tw_status tw_wire_stream_read(struct tw_wire_stream *stream, int64_t until_mono_ns,
+                              struct tw_arena *arena, ProtobufCMessage **ret_message,
+                              struct tw_wire_answer *ret_answer, struct tw_error *error)
+{
+    void *tag = &stream->tags[BATCH_READ];
+    if (!stream->is_reading && !stream->is_over) {
+        grpc_op op = {.op = GRPC_OP_RECV_MESSAGE,
+                      .data.recv_message.recv_message = &stream->message};
+        stream->is_reading = true;
+        batch_start(stream->call, &op, 1, tag);
+    }
+    if (stream->is_reading) {
+        grpc_event event = batch_await(stream->queue, tag, until_mono_ns);
+        if (event.type == GRPC_QUEUE_TIMEOUT)
+            return tw_error_set(error, TW_TIMEOUT, "no message yet");
+        stream->is_reading = false;
+    }
+
+    if (stream->message != NULL) {
+        tw_status status =
+            message_read(stream->type->output, stream->message, arena, ret_message, error);
+        grpc_byte_buffer_destroy(stream->message);
+        stream->message = NULL;
+        return status;
+    }
+    over(stream);
+    *ret_answer = stream->answer;
+    if (stream->answer.code == GRPC_STATUS_OK)
+        return tw_error_set(error, TW_ENDED, "the stream is over");
+    return answer_status(&stream->answer, error);
+}
+
+void tw_wire_stream_close(struct tw_wire_stream *stream)
+{
+    if (stream == NULL)
+        return;
+    if (!stream->is_over)
+        grpc_call_cancel(stream->call, NULL);
+    over(stream);
+    batch_await(stream->queue, &stream->tags[BATCH_OPEN], INT64_MAX);
+    batch_await(stream->queue, &stream->tags[BATCH_HEADERS], INT64_MAX);
+    if (stream->is_reading)
+        batch_await(stream->queue, &stream->tags[BATCH_READ], INT64_MAX);
+
+    grpc_byte_buffer_destroy(stream->message);
+    ending_clear(&stream->ending);
+    grpc_call_unref(stream->call);
+    queue_give(stream->client, stream->queue);
+    free(stream);
+}
