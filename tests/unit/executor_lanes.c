@@ -246,7 +246,7 @@ Test(lanes, cancel_withdraws_what_is_held_ready_queued_or_parked_and_lets_run_wh
     gate_await(&hold, 1);
     struct trial fill[7]; /* with "r": every thread stands at a gate */
     for (int i = 0; i < 7; i++) {
-        fill[i] = (struct trial)TRIAL(filler, 0, TW_JOB_NORMAL, "f", .gate = &hold);
+        fill[i] = (struct trial)TRIAL(filler, 0, TW_JOB_NORMAL, "f", .gate = &hold, .ended = &ended);
         trial_submit(executor, &fill[i]);
     }
     gate_await(&hold, 8);
@@ -271,7 +271,7 @@ Test(lanes, cancel_withdraws_what_is_held_ready_queued_or_parked_and_lets_run_wh
     cr_expect_eq(status.calls_queued, 3);
     cr_expect_eq(tw_lane_jobs(lane), 4);
     gate_let(&hold, 8);
-    record_await(&ended, 5 + 4); /* r, k, l and b, whose key is free now */
+    record_await(&ended, 5 + 4 + 7); /* r, k, l and b, whose key is free now; and the fillers */
     tw_lane_free(lane);
     tw_lane_free(filler);
 }
