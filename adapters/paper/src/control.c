@@ -1,0 +1,246 @@
+#include "account.h"
+#include "broker.h"
+#include "news.h"
+
+#include <tradewake/adapters/paper.h>
+#include <tradewake/base/clock.h>
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The book. ---- */
+
+static bool deals_copy(const struct book *book, struct tw_paper_book *ret)
+{
+    if (book->n_deals == 0)
+        return true;
+    ret->deals = calloc(book->n_deals, sizeof(*ret->deals));
+    if (ret->deals == NULL)
+        return false;
+    ret->n_deals = book->n_deals;
+    for (uint32_t i = 0; i < book->n_deals; i++) {
+        const struct deal *deal = book_deal(book, i);
+        struct tw_paper_deal *copy = &ret->deals[i];
+        *copy = (struct tw_paper_deal){.side = deal->side,
+                                       .volume = deal->volume,
+                                       .price = deal->price,
+                                       .at_wall_ns = deal->at_wall_ns};
+        memcpy(copy->client_order_id, deal->client_order_id, sizeof(copy->client_order_id));
+        memcpy(copy->symbol, deal->market->symbol, sizeof(copy->symbol));
+        ticket_text(deal->position, copy->position_id);
+    }
+    return true;
+}
+
+/* The truth, not what a host is shown. */
+static void comments_restore(const struct book *book, struct tw_snapshot *holds)
+{
+    for (size_t i = 0; i < holds->n_positions; i++)
+        memcpy(holds->positions[i].client_order_id, book->positions[i]->client_order_id,
+               sizeof(holds->positions[i].client_order_id));
+    for (size_t i = 0; i < holds->n_orders; i++)
+        memcpy(holds->orders[i].client_order_id, book->pendings[i]->client_order_id,
+               sizeof(holds->orders[i].client_order_id));
+}
+
+tw_status tw_paper_book_read(void *adapter, const char *follower_id, struct tw_paper_book *ret)
+{
+    struct account *account = account_find(adapter, follower_id);
+    if (account == NULL)
+        return TW_NOT_FOUND;
+
+    struct tw_paper_book book = {0};
+    pthread_mutex_lock(&account->lock);
+    account_house_keep(account);
+    tw_status status = broker_snapshot(account, tw_wall_ns(), &book.holds);
+    if (status == TW_OK) {
+        comments_restore(&account->book, &book.holds);
+        status = deals_copy(&account->book, &book) ? TW_OK : TW_NO_MEMORY;
+    }
+    book.calls = account->book.line.calls;
+    book.strip_comments = account->strip_comments;
+    news_tell_and_unlock(account);
+    if (status != TW_OK) {
+        tw_paper_book_clear(&book);
+        return status;
+    }
+    *ret = book;
+    return TW_OK;
+}
+
+void tw_paper_book_clear(struct tw_paper_book *book)
+{
+    tw_snapshot_clear(&book->holds);
+    free(book->deals);
+    *book = (struct tw_paper_book){0};
+}
+
+/* ---- Configure. ---- */
+
+static tw_status quotes_take(struct account *account, const struct tw_paper_change *change)
+{
+    tw_status status = TW_OK;
+    for (size_t i = 0; status == TW_OK && i < change->n_quotes; i++) {
+        struct quote quote = {.bid = change->quotes[i].bid, .ask = change->quotes[i].ask};
+        strncpy(quote.symbol, change->quotes[i].symbol, sizeof(quote.symbol) - 1);
+        status = account_quote(account, &quote);
+    }
+    return status;
+}
+
+static tw_status instruments_take(struct account *account, const struct tw_paper_change *change)
+{
+    tw_status status = TW_OK;
+    for (size_t i = 0; status == TW_OK && i < change->n_instruments; i++)
+        status = account_instrument(account, &change->instruments[i]);
+    return status;
+}
+
+static tw_status state_take(struct account *account, const struct tw_paper_change *change,
+                            struct tw_error *error)
+{
+    tw_status status = TW_OK;
+    if (change->latency != NULL)
+        status = account_latency_set(account, change->latency, error);
+    if (status == TW_OK && change->faults != NULL)
+        status = account_faults_set(account, change->faults, error);
+    bool opens = change->market_open && account->is_market_closed;
+    account->is_market_closed =
+        change->market_closed || (account->is_market_closed && !change->market_open);
+    account->strip_comments = account->strip_comments || change->strip_comments;
+    if (opens)
+        news_market_open(account);
+    bool changed = change->latency != NULL || change->faults != NULL || change->market_closed ||
+                   change->market_open || change->strip_comments;
+    return status == TW_OK && changed ? account_state_keep(account) : status;
+}
+
+static void connection_take(struct account *account, enum tw_paper_connection connection)
+{
+    if (connection == TW_PAPER_CONNECTION_UP)
+        account_connect(account);
+    else if (connection == TW_PAPER_CONNECTION_DOWN)
+        account_disconnect(account, "the broker is not reachable", true);
+}
+
+static tw_status configure_one(struct account *account, const struct tw_paper_change *change,
+                               struct tw_error *error)
+{
+    pthread_mutex_lock(&account->lock);
+    account_house_keep(account);
+    tw_status status = instruments_take(account, change);
+    if (status == TW_OK)
+        status = quotes_take(account, change);
+    if (status == TW_OK)
+        status = state_take(account, change, error);
+    connection_take(account, change->connection);
+    broker_match_all(account, tw_wall_ns());
+    news_tell_and_unlock(account);
+    if (status == TW_IO)
+        return tw_error_set(error, TW_IO, "the ledger of %s cannot be written", account->follower_id);
+    return status;
+}
+
+/* Texts first, so that a mistake changes no account. */
+static tw_status change_check(const struct tw_paper_change *change, struct tw_error *error)
+{
+    struct latency latency;
+    struct faults faults = {0};
+    tw_status status = TW_OK;
+    if (change->latency != NULL)
+        status = latency_parse(change->latency, &latency, error);
+    if (status == TW_OK && change->faults != NULL)
+        status = faults_parse(change->faults, &faults, error);
+    faults_clear(&faults);
+    return status;
+}
+
+/* Accounts are only ever added, and at the end of the list: the pointers stay good without the lock. */
+static tw_status every_account(struct paper *paper, const struct tw_paper_change *change,
+                               struct tw_error *error)
+{
+    pthread_mutex_lock(&paper->accounts_lock);
+    struct account *account = paper->accounts;
+    pthread_mutex_unlock(&paper->accounts_lock);
+    tw_status status = TW_OK;
+    while (account != NULL && status == TW_OK) {
+        status = configure_one(account, change, error);
+        pthread_mutex_lock(&paper->accounts_lock);
+        account = account->hh.next;
+        pthread_mutex_unlock(&paper->accounts_lock);
+    }
+    return status;
+}
+
+tw_status tw_paper_configure(void *adapter, const char *follower_id,
+                             const struct tw_paper_change *change, struct tw_error *error)
+{
+    tw_status status = change_check(change, error);
+    if (status != TW_OK)
+        return status;
+    if (follower_id[0] == '\0')
+        return every_account(adapter, change, error);
+    struct account *account = account_find(adapter, follower_id);
+    if (account == NULL)
+        return tw_error_set(error, TW_NOT_FOUND, "there is no paper account \"%s\"", follower_id);
+    return configure_one(account, change, error);
+}
+
+/* ---- By hand. ---- */
+
+/* On a netting account a close names the symbol and a side; a hand names the ticket it sees. */
+static void close_complete(const struct account *account, struct tw_order *order)
+{
+    const struct position *position =
+        book_position(&account->book, ticket_parse(order->position_id));
+    order->symbol[0] = '\0';
+    if (position == NULL)
+        return;
+    memcpy(order->symbol, position->market->symbol, sizeof(order->symbol));
+    order->side = tw_side_opposite(position->side);
+}
+
+tw_status tw_paper_act(void *adapter, const char *follower_id, const struct tw_order *order,
+                       char ret_id[TW_BROKER_ID_BYTES], tw_reason *ret_reason,
+                       struct tw_error *error)
+{
+    struct account *account = account_find(adapter, follower_id);
+    if (account == NULL)
+        return tw_error_set(error, TW_NOT_FOUND, "there is no paper account \"%s\"", follower_id);
+
+    struct tw_order by_hand = *order;
+    struct tw_ack ack;
+    by_hand.client_order_id[0] = '\0';
+    pthread_mutex_lock(&account->lock);
+    account_house_keep(account);
+    if (by_hand.op == TW_OP_CLOSE)
+        close_complete(account, &by_hand);
+    broker_hand(account, &by_hand, tw_wall_ns(), &ack);
+    news_tell_and_unlock(account);
+
+    *ret_reason = ack.reason;
+    switch (ack.outcome) {
+    case TW_OUTCOME_DONE:
+        memcpy(ret_id, ack.position_id[0] != '\0' ? ack.position_id : ack.order_id,
+               TW_BROKER_ID_BYTES);
+        return TW_OK;
+    case TW_OUTCOME_NOT_FOUND:
+        return tw_error_set(error, TW_NOT_FOUND, "%s", ack.broker_message);
+    case TW_OUTCOME_RETRY_LATER:
+        return tw_error_set(error, TW_BUSY, "%s", ack.broker_message);
+    default:
+        return tw_error_set(error, TW_REFUSED, "the broker says: %s", ack.broker_message);
+    }
+}
+
+tw_status tw_paper_deposit(void *adapter, const char *follower_id, tw_decimal amount)
+{
+    struct account *account = account_find(adapter, follower_id);
+    if (account == NULL)
+        return TW_NOT_FOUND;
+    pthread_mutex_lock(&account->lock);
+    tw_status status = broker_deposit(account, amount);
+    news_tell_and_unlock(account);
+    return status;
+}

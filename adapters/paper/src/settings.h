@@ -1,0 +1,39 @@
+/* settings.h - adapter_config of a paper account, read and checked. Pure. */
+#ifndef PAPER_SETTINGS_H
+#define PAPER_SETTINGS_H
+
+#include "faults.h"
+#include "instruments.h"
+#include "latency.h"
+
+#include <tradewake/adapters/adapter.h>
+
+#define SETTING_KEY_BYTES 65u
+
+struct settings {
+    bool is_netting, nonblocking, remainder_new_ticket, has_seed;
+    uint64_t seed;
+    tw_decimal balance;
+    char currency[8];
+    uint32_t leverage; /* 0 = margin is not checked */
+    int64_t call_timeout_ns, settle_ns;
+    struct latency latency;
+    struct faults faults;
+    struct instruments instruments;
+    struct quote *quotes;
+    size_t n_quotes;
+
+    /* What Configure can change is taken from here only when the text is another one than last time:
+     * the broker's state outlives the server. */
+    uint64_t latency_hash, faults_hash, instruments_hash, quotes_hash;
+    const char *faults_text, *latency_text; /* point into the options */
+};
+
+/* Reads every key; what is not named has its default. *ret is cleared by settings_clear(), also
+ * after a failure.
+ * Fails: TW_INVALID with the key in ret_key and words in error; TW_NO_MEMORY. Thread: any. */
+TW_MUST_CHECK tw_status settings_read(const struct tw_session_options *options, struct settings *ret,
+                                      char ret_key[SETTING_KEY_BYTES], struct tw_error *error);
+void settings_clear(struct settings *settings);
+
+#endif
