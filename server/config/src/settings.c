@@ -359,7 +359,10 @@ static void check_relations(const struct tw_settings *settings, struct tw_config
                    tw_value_duration_text(settings->drain_lame_duck_ns, duck, sizeof duck), origin,
                    tw_value_duration_text(settings->drain_timeout_ns, timeout, sizeof timeout));
     }
-    if (strcmp(settings->listen, settings->admin) == 0) {
+    /* Port 0 is any free one: never the same twice. */
+    const char *port = strrchr(settings->listen, ':');
+    bool is_any_port = port != NULL && strcmp(port, ":0") == 0;
+    if (!is_any_port && strcmp(settings->listen, settings->admin) == 0) {
         tw_setting_origin_text(settings, tw_setting_find("admin"), origin, sizeof origin);
         report_add(report, false, "admin is %s (%s), expected another address than listen",
                    settings->admin, origin);

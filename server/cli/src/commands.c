@@ -1,0 +1,362 @@
+/* The commands, one row each. */
+#include "command.h"
+
+#define EVENTS "/tradewake.v1.EventService/"
+#define COPIES "/tradewake.v1.CopyService/"
+#define FOLLOWERS "/tradewake.v1.FollowerService/"
+#define METRICS "/tradewake.v1.MetricsService/"
+#define TEXT_RULE {.type = TW_VALUE_TEXT}
+#define DURATION_RULE {.type = TW_VALUE_DURATION, .min = 0, .max = INT64_C(31536000000000000)}
+
+/* ---- Columns ---- */
+
+static const struct column follower_columns[] = {
+    {"FOLLOWER", "follower_id", TW_FIELD_PLAIN}, {"MODE", "mode", TW_FIELD_PLAIN},
+    {"ADAPTER", "adapter", TW_FIELD_PLAIN}, {"CONNECTED", "connected", TW_FIELD_PLAIN},
+    {"PARALLEL", "max_parallel", TW_FIELD_PLAIN}, {"OPEN", "open_positions", TW_FIELD_PLAIN},
+    {"BALANCE", "account.balance", TW_FIELD_PLAIN}, {"EQUITY", "account.equity", TW_FIELD_PLAIN},
+    {"BLOCKED BY", "blocked_by", TW_FIELD_PLAIN}, {0},
+};
+static const struct column subscription_columns[] = {
+    {"SUBSCRIPTION", "subscription_id", TW_FIELD_PLAIN}, {"MASTER", "master_id", TW_FIELD_PLAIN},
+    {"FOLLOWER", "follower_id", TW_FIELD_PLAIN}, {"SIZING", "rules.sizing", TW_FIELD_PLAIN},
+    {"MULTIPLIER", "rules.multiplier", TW_FIELD_PLAIN}, {"PENDING", "rules.pending", TW_FIELD_PLAIN}, {0},
+};
+static const struct column master_columns[] = {
+    {"MASTER", "master_id", TW_FIELD_PLAIN}, {"FOLLOWERS", "followers", TW_FIELD_PLAIN},
+    {"OPEN", "open_positions", TW_FIELD_PLAIN}, {"HALTED", "halted", TW_FIELD_PLAIN},
+    {"LAST EVENT", "last_event_id", TW_FIELD_PLAIN}, {"RECEIVED", "last_received_at", TW_FIELD_PLAIN}, {0},
+};
+static const struct column halt_columns[] = {
+    {"MASTER", "master_id", TW_FIELD_PLAIN}, {"FOLLOWER", "follower_id", TW_FIELD_PLAIN},
+    {"EVERYTHING", "everything", TW_FIELD_PLAIN}, {"SINCE", "since", TW_FIELD_PLAIN},
+    {"BY", "by", TW_FIELD_PLAIN}, {"NOTE", "note", TW_FIELD_PLAIN}, {0},
+};
+static const struct column copy_columns[] = {
+    {"COPY", "copy_id", TW_FIELD_PLAIN}, {"FOLLOWER", "follower_id", TW_FIELD_PLAIN},
+    {"ACTION", "action", TW_FIELD_PLAIN}, {"STATE", "state", TW_FIELD_PLAIN},
+    {"REASON", "reason", TW_FIELD_PLAIN}, {"POSITION", "master_position_id", TW_FIELD_PLAIN},
+    {"SYMBOL", "symbol", TW_FIELD_PLAIN}, {"SIDE", "side", TW_FIELD_PLAIN},
+    {"VOLUME", "volume", TW_FIELD_PLAIN}, {"FILLED", "filled_volume", TW_FIELD_PLAIN},
+    {"PRICE", "average_price", TW_FIELD_PLAIN}, {"OWN MS", "times.called_ns", TW_FIELD_MS},
+    {"RECEIVED", "received_at", TW_FIELD_PLAIN}, {0},
+};
+
+/* ---- Options ---- */
+
+#define EVENT_OPTIONS                                                                               \
+    {.flag = "--master", .value = "ID", .rule = TEXT_RULE, .is_required = true,                     \
+     .field = "event.master_id", .help = "the master whose event it is"},                           \
+    {.flag = "--event-id", .value = "ID", .rule = TEXT_RULE, .field = "event.event_id",             \
+     .help = "idempotency key; made up when left out"},                                             \
+    {.flag = "--sequence", .value = "N", .rule = TEXT_RULE, .field = "event.sequence",              \
+     .help = "number of the event at its source"},                                                  \
+    {.flag = "--observed-at", .value = "TIME", .rule = TEXT_RULE, .field = "event.observed_at",     \
+     .help = "when it happened, RFC 3339; left out: now"},                                          \
+    {.flag = "--wait", .value = "HOW", .rule = {.type = TW_VALUE_ENUM, .choices = "done|sent|accepted"}, \
+     .default_text = "done", .help = "answer when every copy is that far"},                         \
+    {.flag = "--view", .value = "WHICH", .rule = TEXT_RULE, .field = "view",                        \
+     .help = "copies to answer with: all, skipped or counts"},                                      \
+    {.flag = "--field", .value = "PATH=VALUE", .rule = TEXT_RULE, .is_repeated = true,              \
+     .field = "event.*", .help = "any other field of the event: master_account.balance=1000"}
+
+#define REQUIRED(name, what, path, words)                                                           \
+    {.flag = name, .value = what, .rule = TEXT_RULE, .is_required = true, .field = path, .help = words}
+#define OPTIONAL(name, what, path, words)                                                           \
+    {.flag = name, .value = what, .rule = TEXT_RULE, .field = path, .help = words}
+#define SWITCH(name, path, words) {.flag = name, .field = path, .help = words}
+
+static const struct command_option submit_open_options[] = {
+    REQUIRED("--position", "ID", "event.open.position_id", "the master's ticket"),
+    REQUIRED("--symbol", "SYMBOL", "event.open.symbol", "as the master calls it"),
+    REQUIRED("--side", "SIDE", "event.open.side", "buy or sell"),
+    REQUIRED("--volume", "LOTS", "event.open.volume", "the master's volume"),
+    OPTIONAL("--price", "PRICE", "event.open.price", "where the master opened"),
+    OPTIONAL("--stop-loss", "PRICE", "event.open.stop_loss", "0 or left out: none"),
+    OPTIONAL("--take-profit", "PRICE", "event.open.take_profit", "0 or left out: none"),
+    OPTIONAL("--magic", "N", "event.open.magic", "the master's magic number"),
+    OPTIONAL("--comment", "TEXT", "event.open.comment", "the master's comment"),
+    OPTIONAL("--contract-size", "N", "event.open.contract_size", "needed by sizing mode CONTRACT"),
+    SWITCH("--increase", "event.open.increase", "adds to a position that is open"),
+    EVENT_OPTIONS,
+};
+static const struct command_option submit_modify_options[] = {
+    REQUIRED("--position", "ID", "event.modify.position_id", "the master's ticket"),
+    OPTIONAL("--stop-loss", "PRICE", "event.modify.stop_loss", "0: remove; left out: as it is"),
+    OPTIONAL("--take-profit", "PRICE", "event.modify.take_profit", "0: remove; left out: as it is"),
+    EVENT_OPTIONS,
+};
+static const struct command_option submit_close_options[] = {
+    REQUIRED("--position", "ID", "event.close.position_id", "the master's ticket"),
+    OPTIONAL("--volume", "LOTS", "event.close.volume", "left out: all of it"),
+    OPTIONAL("--remaining", "LOTS", "event.close.remaining_volume", "what the master holds afterwards"),
+    OPTIONAL("--new-position", "ID", "event.close.new_position_id", "the remainder's ticket (MT4)"),
+    OPTIONAL("--price", "PRICE", "event.close.price", "where the master closed"),
+    EVENT_OPTIONS,
+};
+static const struct command_option submit_place_options[] = {
+    REQUIRED("--order", "ID", "event.place.order_id", "the master's order"),
+    REQUIRED("--symbol", "SYMBOL", "event.place.symbol", "as the master calls it"),
+    REQUIRED("--side", "SIDE", "event.place.side", "buy or sell"),
+    REQUIRED("--type", "TYPE", "event.place.type", "limit, stop or stop-limit"),
+    REQUIRED("--volume", "LOTS", "event.place.volume", "the master's volume"),
+    REQUIRED("--price", "PRICE", "event.place.price", "of the order"),
+    OPTIONAL("--stop-price", "PRICE", "event.place.stop_price", "of a stop-limit order"),
+    OPTIONAL("--stop-loss", "PRICE", "event.place.stop_loss", "0 or left out: none"),
+    OPTIONAL("--take-profit", "PRICE", "event.place.take_profit", "0 or left out: none"),
+    OPTIONAL("--expires-at", "TIME", "event.place.expires_at", "RFC 3339"),
+    OPTIONAL("--magic", "N", "event.place.magic", "the master's magic number"),
+    OPTIONAL("--comment", "TEXT", "event.place.comment", "the master's comment"),
+    EVENT_OPTIONS,
+};
+static const struct command_option submit_modify_order_options[] = {
+    REQUIRED("--order", "ID", "event.modify_order.order_id", "the master's order"),
+    OPTIONAL("--price", "PRICE", "event.modify_order.price", "left out: as it is"),
+    OPTIONAL("--stop-price", "PRICE", "event.modify_order.stop_price", "left out: as it is"),
+    OPTIONAL("--stop-loss", "PRICE", "event.modify_order.stop_loss", "0: remove; left out: as it is"),
+    OPTIONAL("--take-profit", "PRICE", "event.modify_order.take_profit", "0: remove; left out: as it is"),
+    OPTIONAL("--expires-at", "TIME", "event.modify_order.expires_at", "RFC 3339; left out: as it is"),
+    EVENT_OPTIONS,
+};
+static const struct command_option submit_cancel_options[] = {
+    REQUIRED("--order", "ID", "event.cancel.order_id", "the master's order"),
+    EVENT_OPTIONS,
+};
+static const struct command_option submit_trigger_options[] = {
+    REQUIRED("--order", "ID", "event.trigger.order_id", "the master's order"),
+    REQUIRED("--position", "ID", "event.trigger.position_id", "what it became"),
+    OPTIONAL("--price", "PRICE", "event.trigger.price", "where it filled"),
+    OPTIONAL("--volume", "LOTS", "event.trigger.volume", "left out: all of it"),
+    EVENT_OPTIONS,
+};
+
+static const struct command_option replay_options[] = {
+    {.flag = "--master", .value = "ID", .rule = TEXT_RULE, .is_required = true, .help = "whose events they are to be"},
+    {.flag = "--speed", .value = "N", .rule = TEXT_RULE, .default_text = "max", .help = "60x: a minute of the file per second; max: at once"},
+    {.flag = "--max-gap", .value = "TIME", .rule = DURATION_RULE, .help = "no pause between events is longer than this"},
+    {.flag = "--run", .value = "ID", .rule = TEXT_RULE,
+     .help = "ids of its own for this run; without it a second replay of the file is all duplicates"},
+    {.flag = "--wait", .value = "TIME", .rule = DURATION_RULE, .default_text = "120s",
+     .help = "after the last event: so long for copies to end; 0: not at all"},
+    {.flag = "--dry-run", .help = "read the file, print its events, send nothing"},
+};
+
+static const struct command_option watch_options[] = {
+    OPTIONAL("--master", "ID", "filter.master_id", "copies of this master only"),
+    OPTIONAL("--follower", "ID", "filter.follower_id", "copies at this follower only"),
+    OPTIONAL("--slower-than", "TIME", "filter.min_own_time", "only copies whose own time is at least this"),
+    SWITCH("--exclude-warm-up", "filter.exclude_warm_up", "leave out what was sent before the server was warm"),
+    SWITCH("--exclude-held", "filter.exclude_held", "leave out what had to wait for its turn"),
+    {.flag = "--summary", .help = "percentiles per window instead of every copy"},
+    {.flag = "--by", .value = "WHAT", .rule = TEXT_RULE, .help = "with --summary: by threads, master, follower, adapter or burst"},
+    {.flag = "--window", .value = "TIME", .rule = DURATION_RULE, .help = "with --summary: how long a window is (default 1s)"},
+};
+
+static const struct command_option copies_options[] = {
+    OPTIONAL("--master", "ID", "filter.master_id", "of this master"),
+    OPTIONAL("--follower", "ID", "filter.follower_id", "at this follower"),
+    OPTIONAL("--event", "ID", "filter.event_id", "of this event"),
+    OPTIONAL("--position", "ID", "filter.master_position_id", "of this position or order of the master"),
+    {.flag = "--state", .value = "STATE", .rule = TEXT_RULE, .is_repeated = true, .field = "filter.states", .help = "queued, sent, done, rejected, ..."},
+    {.flag = "--reason", .value = "REASON", .rule = TEXT_RULE, .is_repeated = true, .field = "filter.reasons", .help = "too_old, below_min, ..."},
+    {.flag = "--action", .value = "ACTION", .rule = TEXT_RULE, .is_repeated = true, .field = "filter.actions", .help = "open, close, ..."},
+    OPTIONAL("--from", "TIME", "filter.received_from", "received at or after, RFC 3339"),
+    OPTIONAL("--until", "TIME", "filter.received_until", "received before, RFC 3339"),
+    {.flag = "--limit", .value = "N", .rule = {.type = TW_VALUE_INT, .max = 1000000000}, .default_text = "100", .help = "at most so many; 0: all"},
+    {.flag = "--slowest", .help = "by own time, instead of newest first"},
+    {.flag = "--watch", .help = "print changes as they come"},
+    {.flag = "--existing", .help = "with --watch: first what there is"},
+};
+
+#define FOLLOWER_FIELDS                                                                             \
+    OPTIONAL("--adapter", "NAME", "follower.adapter", "paper, plugin:NAME, remote:NAME, fix:NAME"), \
+    {.flag = "--set", .value = "KEY=VALUE", .rule = TEXT_RULE, .is_repeated = true,                 \
+     .field = "follower.adapter_config", .help = "a setting of the adapter: latency=constant:130ms"}, \
+    OPTIONAL("--name", "TEXT", "follower.display_name", "for people"),                              \
+    OPTIONAL("--mode", "MODE", "follower.mode", "active, monitor, close-only or paused"),           \
+    OPTIONAL("--max-parallel", "N", "follower.max_parallel", "broker calls at once; 0: the adapter's limit"), \
+    {.flag = "--map", .value = "FROM=TO", .rule = TEXT_RULE, .is_repeated = true, .field = "follower.symbol_map", \
+     .pair = "from_symbol,to_symbol", .help = "a symbol of the master is called so here"},          \
+    OPTIONAL("--suffix", "TEXT", "follower.symbol_suffix", "EURUSD is EURUSD.vip here: .vip"),      \
+    OPTIONAL("--credentials", "NAME", "follower.credentials_ref", "the name of a secret"),          \
+    {.flag = "--field", .value = "PATH=VALUE", .rule = TEXT_RULE, .is_repeated = true,              \
+     .field = "follower.*", .help = "any other field: risk.max_order_volume=5"}
+
+static const struct command_option follower_fields[] = {FOLLOWER_FIELDS};
+static const struct command_option follower_update_options[] = {
+    FOLLOWER_FIELDS,
+    OPTIONAL("--etag", "ETAG", "follower.etag", "refuse when somebody else changed it meanwhile"),
+};
+static const struct command_option followers_list_options[] = {
+    OPTIONAL("--master", "ID", "master_id", "only those subscribed to it"),
+    SWITCH("--blocked", "blocked", "only those for whom an open would not be sent now"),
+};
+static const struct command_option on_open_options[] = {
+    OPTIONAL("--on-open", "WHAT", "on_open", "what is open: close, leave or follow-out; left out: refuse"),
+};
+
+#define RULE_FIELDS                                                                                 \
+    {.flag = "--rule", .value = "NAME=VALUE", .rule = TEXT_RULE, .is_repeated = true,               \
+     .field = "subscription.rules.*", .help = "multiplier=0.5, sizing=balance, max_volume=1, sides=buy, ..."}, \
+    {.flag = "--map", .value = "FROM=TO", .rule = TEXT_RULE, .is_repeated = true,                   \
+     .field = "subscription.rules.symbol_map", .pair = "from_symbol,to_symbol",                     \
+     .help = "a symbol of the master is called so here"}
+
+static const struct command_option subscription_create_options[] = {
+    REQUIRED("--master", "ID", "subscription.master_id", "who is followed"),
+    REQUIRED("--follower", "ID", "subscription.follower_id", "who follows"),
+    OPTIONAL("--id", "ID", "subscription.subscription_id", "made up when left out"),
+    RULE_FIELDS,
+};
+static const struct command_option subscription_update_options[] = {
+    RULE_FIELDS,
+    OPTIONAL("--etag", "ETAG", "subscription.etag", "refuse when somebody else changed it meanwhile"),
+};
+static const struct command_option subscriptions_list_options[] = {
+    OPTIONAL("--master", "ID", "master_id", "of this master"),
+    OPTIONAL("--follower", "ID", "follower_id", "of this follower"),
+};
+
+#define SCOPE_OPTIONS                                                                               \
+    OPTIONAL("--follower", "ID", "follower_id", "this follower"),                                   \
+    OPTIONAL("--master", "ID", "master_id", "this master; with --follower: this subscription"),     \
+    SWITCH("--everything", "everything", "all of it")
+
+static const struct command_option halt_options[] = {
+    SCOPE_OPTIONS,
+    SWITCH("--close-positions", "close_positions", "also close what was copied, and cancel what was placed"),
+    OPTIONAL("--note", "TEXT", "note", "why, for the record"),
+};
+static const struct command_option resume_options[] = {SCOPE_OPTIONS};
+
+static const struct command_option health_options[] = {
+    {.flag = "--service", .value = "NAME", .rule = TEXT_RULE, .field = "service",
+     .help = "liveness, readiness or a service's full name; left out: the server"},
+    {.flag = "--wait", .value = "TIME", .rule = DURATION_RULE, .help = "ask again for so long until it serves"},
+};
+static const struct command_option config_show_options[] = {
+    {.flag = "--effective", .help = "every setting with its value and where it came from; left out: only what is not a default"},
+    {.flag = "--dev", .help = "with the defaults of `tradewake dev`"},
+};
+
+/* ---- The table ---- */
+
+#define OPTIONS(array) .options = array, .n_options = COUNT(array)
+#define SUBMIT(action, array, words, example)                                                       \
+    {.name = "submit " action, .shared = TAKES_CALL, .summary = words, OPTIONS(array),              \
+     .examples = example, .run = run_submit, .method = EVENTS "SubmitEvent"}
+
+static const struct command table[] = {
+    {.name = "dev", .shared = TAKES_SETTINGS, .run = run_dev,
+     .summary = "Run a server with a paper broker and a demo fleet: nothing to configure",
+     .notes = "Master M1 has 30 followers whose broker answers after about 130 ms.",
+     .examples = "  tradewake dev\n  tradewake dev --listen 127.0.0.1:50052 --admin off"},
+    {.name = "serve", .shared = TAKES_SETTINGS, .run = run_serve, .summary = "Run the server",
+     .examples = "  tradewake serve --config tradewake.yaml\n  tradewake serve --state-dir ./state --listen 0.0.0.0:50051"},
+    {.name = "check", .shared = TAKES_SETTINGS, .run = run_check,
+     .summary = "Check a configuration and say what is wrong where",
+     .examples = "  tradewake check --config tradewake.yaml"},
+    {.name = "config show", .shared = TAKES_SETTINGS | TAKES_OUTPUT, OPTIONS(config_show_options), .run = run_config_show,
+     .summary = "Print the settings and where each value came from",
+     .examples = "  tradewake config show --effective --config tradewake.yaml"},
+    {.name = "config reference", .run = run_config_reference,
+     .summary = "Print a configuration file with every setting explained",
+     .examples = "  tradewake config reference > tradewake.yaml"},
+
+    SUBMIT("open", submit_open_options, "Send that a master opened a position",
+           "  tradewake submit open --master M1 --position 1 --symbol EURUSD --side buy --volume 0.10"),
+    SUBMIT("close", submit_close_options, "Send that a master closed a position, or part of it",
+           "  tradewake submit close --master M1 --position 1\n"
+           "  tradewake submit close --master M1 --position 1 --volume 0.04 --remaining 0.06"),
+    SUBMIT("modify", submit_modify_options, "Send that a master moved a position's stops",
+           "  tradewake submit modify --master M1 --position 1 --stop-loss 1.0950 --take-profit 0"),
+    SUBMIT("place", submit_place_options, "Send that a master placed a pending order",
+           "  tradewake submit place --master M1 --order 7 --symbol EURUSD --side buy --type limit --volume 0.10 --price 1.05"),
+    SUBMIT("modify-order", submit_modify_order_options, "Send that a master changed a pending order",
+           "  tradewake submit modify-order --master M1 --order 7 --price 1.06"),
+    SUBMIT("cancel", submit_cancel_options, "Send that a master cancelled a pending order",
+           "  tradewake submit cancel --master M1 --order 7"),
+    SUBMIT("trigger", submit_trigger_options, "Send that a master's pending order filled",
+           "  tradewake submit trigger --master M1 --order 7 --position 8"),
+    {.name = "replay", .operands = "FILE", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(replay_options), .run = run_replay, .summary = "Send a file of past trades as a master's events",
+     .notes = "Reads the MQL5 history and positions exports (CSV) and the MT4 Detailed Statement (HTML),\n"
+              "told apart by their content. Against `tradewake dev` it makes the file's symbols known to the\n"
+              "demo accounts, and subscribes them to the master when nobody follows it yet.",
+     .examples = "  tradewake replay statement.htm --master M1 --speed max\n"
+                 "  tradewake replay history.csv --master M2 --speed 60x --max-gap 2s"},
+
+    {.name = "watch", .shared = TAKES_CALL | TAKES_STREAM, OPTIONS(watch_options), .run = run_watch,
+     .summary = "Watch every copy's own time as it is measured",
+     .examples = "  tradewake watch\n  tradewake watch --summary --by threads --window 5s\n  tradewake watch --count 810 -o json"},
+    {.name = "copies", .shared = TAKES_CALL | TAKES_STREAM, OPTIONS(copies_options), .run = run_copies,
+     .method = COPIES "ListCopies", .columns = copy_columns, .summary = "List what became of events at followers, newest first",
+     .examples = "  tradewake copies --master M1 --state rejected --state unknown\n  tradewake copies --slowest --limit 10\n  tradewake copies --watch"},
+    {.name = "copies get", .operands = "COPY_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     .operand_fields = {"copy_id"}, .run = run_call, .method = COPIES "GetCopy", .summary = "Show one copy in full",
+     .examples = "  tradewake copies get T1ABCDEFGHIJKLMNOPQR"},
+    {.name = "masters", .shared = TAKES_CALL, .run = run_list, .method = EVENTS "ListMasters",
+     .columns = master_columns, .summary = "List the masters and who listens"},
+
+    {.name = "followers", .shared = TAKES_CALL, OPTIONS(followers_list_options), .run = run_list,
+     .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "List the followers",
+     .examples = "  tradewake followers --blocked"},
+    {.name = "followers list", .shared = TAKES_CALL, OPTIONS(followers_list_options), .run = run_list,
+     .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "The same"},
+    {.name = "followers get", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "GetFollower", .summary = "Show one follower in full"},
+    {.name = "followers create", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(follower_fields), .operand_fields = {"follower.follower_id"}, .run = run_call,
+     .method = FOLLOWERS "CreateFollower", .summary = "Add a follower",
+     .examples = "  tradewake followers create F1 --adapter paper --set latency=constant:130ms --max-parallel 4"},
+    {.name = "followers update", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(follower_update_options), .operand_fields = {"follower.follower_id"}, .mask_root = "follower", .run = run_call,
+     .method = FOLLOWERS "UpdateFollower", .summary = "Change what the flags name; maps and lists as a whole",
+     .examples = "  tradewake followers update F1 --mode close-only\n  tradewake followers update F1 --field risk.max_order_volume=5"},
+    {.name = "followers mode", .operands = "FOLLOWER_ID MODE", .n_operands_min = 2, .n_operands_max = 2, .shared = TAKES_CALL,
+     .operand_fields = {"follower.follower_id", "follower.mode"}, .run = run_followers_mode,
+     .method = FOLLOWERS "UpdateFollower", .summary = "Set a follower's mode: active, monitor, close-only or paused",
+     .examples = "  tradewake followers mode F1 paused"},
+    {.name = "followers delete", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(on_open_options), .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "DeleteFollower",
+     .summary = "Remove a follower", .examples = "  tradewake followers delete F1 --on-open close"},
+
+    {.name = "subscriptions", .shared = TAKES_CALL, OPTIONS(subscriptions_list_options), .run = run_list,
+     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom"},
+    {.name = "subscriptions list", .shared = TAKES_CALL, OPTIONS(subscriptions_list_options), .run = run_list,
+     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "The same"},
+    {.name = "subscriptions get", .operands = "SUBSCRIPTION_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     .operand_fields = {"subscription_id"}, .run = run_call, .method = FOLLOWERS "GetSubscription", .summary = "Show one subscription with its rules"},
+    {.name = "subscriptions create", .shared = TAKES_CALL, OPTIONS(subscription_create_options), .run = run_call,
+     .method = FOLLOWERS "CreateSubscription", .summary = "Let a follower follow a master",
+     .examples = "  tradewake subscriptions create --master M1 --follower F1 --rule multiplier=0.5 --rule force_min=true"},
+    {.name = "subscriptions update", .operands = "SUBSCRIPTION_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(subscription_update_options), .operand_fields = {"subscription.subscription_id"}, .mask_root = "subscription",
+     .run = run_call, .method = FOLLOWERS "UpdateSubscription", .summary = "Change the rules that the flags name",
+     .examples = "  tradewake subscriptions update S1 --rule multiplier=2"},
+    {.name = "subscriptions delete", .operands = "SUBSCRIPTION_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(on_open_options), .operand_fields = {"subscription_id"}, .run = run_call, .method = FOLLOWERS "DeleteSubscription",
+     .summary = "Let a follower follow a master no more",
+     .examples = "  tradewake subscriptions delete S1 --on-open follow-out"},
+
+    {.name = "halt", .shared = TAKES_CALL, OPTIONS(halt_options), .run = run_call, .method = FOLLOWERS "Halt",
+     .summary = "Stop opening positions, at once; closes go on",
+     .examples = "  tradewake halt --everything --note \"broker trouble\"\n  tradewake halt --follower F1 --close-positions"},
+    {.name = "resume", .shared = TAKES_CALL, OPTIONS(resume_options), .run = run_call, .method = FOLLOWERS "Resume",
+     .summary = "Lift a halt: exactly the scope that it named", .examples = "  tradewake resume --everything"},
+    {.name = "halts", .shared = TAKES_CALL, .run = run_list, .method = FOLLOWERS "ListHalts", .columns = halt_columns,
+     .summary = "List the halts in force"},
+
+    {.name = "executor", .shared = TAKES_CALL, .run = run_call, .method = METRICS "GetExecutorStatus",
+     .summary = "Show the threads that are ready, and what they do"},
+    {.name = "health", .shared = TAKES_CALL, OPTIONS(health_options), .run = run_health,
+     .method = "/grpc.health.v1.Health/Check", .summary = "Ask whether the server serves; exit code 0 when it does",
+     .examples = "  tradewake health\n  tradewake health --service readiness --wait 30s"},
+    {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
+};
+
+const struct command *commands_table(size_t *ret_n)
+{
+    *ret_n = COUNT(table);
+    return table;
+}
