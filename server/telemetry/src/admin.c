@@ -102,10 +102,11 @@ static void connection_free_when_done(struct connection *connection)
         admin->connections = connection->next;
     text_clear(&connection->out);
     free(connection);
-    if (--admin->n_connections == 0 && !admin->is_closing)
-        uv_timer_stop(&admin->sweep);
+    admin->n_connections--;
     if (admin->is_full && !admin->is_closing)
         connection_accept(admin);
+    else if (admin->n_connections == 0 && !admin->is_closing)
+        uv_timer_stop(&admin->sweep);
     admin_check_done(admin);
 }
 
@@ -408,6 +409,8 @@ static void on_sweep(uv_timer_t *timer)
     for (struct connection *at = admin->connections; at != NULL; at = at->next)
         if (at->state != ASKING && at->deadline_ms <= now_ms)
             connection_close(at);
+    if (admin->is_full)
+        connection_accept(admin);
 }
 
 /* A full house must not turn a probe away: the one that has been idle longest makes room. */
@@ -430,8 +433,9 @@ static void connection_accept(struct admin *admin)
     if (admin->n_connections < CONNECTIONS_MAX)
         connection = calloc(1, sizeof *connection);
     admin->is_full = connection == NULL;
-    if (connection == NULL) {
+    if (connection == NULL) { /* again when one has ended, or with the next sweep */
         longest_idle_close(admin);
+        uv_timer_start(&admin->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
         return;
     }
 

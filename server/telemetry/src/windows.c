@@ -194,31 +194,37 @@ struct burst *burst_by_id(struct bursts *bursts, uint64_t id)
     return id != 0 && burst->id == id ? burst : NULL;
 }
 
-/* Whether a copy handed over at this time is within a second of all others of the burst. */
-static bool burst_takes(const struct burst *burst, int64_t wall_ns)
+static struct burst *burst_new(struct bursts *bursts, int64_t wall_ns)
 {
-    return wall_ns >= burst->first_wall_ns ? wall_ns <= burst->first_wall_ns + TW_NS_PER_S
-                                           : wall_ns >= burst->last_wall_ns - TW_NS_PER_S;
-}
-
-/* The newest first. Samples come in the order of the brokers' answers, so a late one may be older
- * than its burst's first; it moves the first second as long as nobody has been told. */
-struct burst *burst_of(struct bursts *bursts, int64_t handed_over_wall_ns)
-{
-    for (uint64_t back = 0; back < BURSTS_REMEMBERED && back < bursts->next_id; back++) {
-        struct burst *burst = burst_by_id(bursts, bursts->next_id - back);
-        if (burst == NULL || !burst_takes(burst, handed_over_wall_ns))
-            continue;
-        if (handed_over_wall_ns < burst->first_wall_ns && !burst->is_shown)
-            burst->first_wall_ns = handed_over_wall_ns;
-        if (handed_over_wall_ns > burst->last_wall_ns)
-            burst->last_wall_ns = handed_over_wall_ns;
-        return burst;
-    }
-
     uint64_t id = ++bursts->next_id;
     struct burst *burst = &bursts->list[id % BURSTS_REMEMBERED];
-    *burst = (struct burst){
-        .id = id, .first_wall_ns = handed_over_wall_ns, .last_wall_ns = handed_over_wall_ns};
+    *burst = (struct burst){.id = id, .first_wall_ns = wall_ns, .last_wall_ns = wall_ns};
     return burst;
+}
+
+/* Samples come in the order of the brokers' answers: a late one may belong to an older burst, or be
+ * older than the first of its own. It moves the first second as long as nobody has been told. */
+struct burst *burst_of(struct bursts *bursts, int64_t handed_over_wall_ns)
+{
+    struct burst *begins_later = NULL;
+
+    for (uint64_t back = 0; back < BURSTS_REMEMBERED && back < bursts->next_id; back++) {
+        struct burst *burst = burst_by_id(bursts, bursts->next_id - back);
+        if (burst == NULL)
+            continue;
+        if (handed_over_wall_ns < burst->first_wall_ns) {
+            if (handed_over_wall_ns >= burst->last_wall_ns - TW_NS_PER_S)
+                begins_later = burst; /* unless there is one that has it inside */
+        } else if (handed_over_wall_ns <= burst->first_wall_ns + TW_NS_PER_S) {
+            if (handed_over_wall_ns > burst->last_wall_ns)
+                burst->last_wall_ns = handed_over_wall_ns;
+            return burst;
+        }
+    }
+
+    if (begins_later == NULL)
+        return burst_new(bursts, handed_over_wall_ns);
+    if (!begins_later->is_shown)
+        begins_later->first_wall_ns = handed_over_wall_ns;
+    return begins_later;
 }
