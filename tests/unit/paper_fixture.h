@@ -271,20 +271,18 @@ static inline struct tw_paper_book desk_book(struct desk *desk)
     return book;
 }
 
-static inline void desk_quote(struct desk *desk, const char *symbol, const char *bid, const char *ask)
-{
-    struct tw_paper_quote quote = {symbol, D(bid), D(ask)};
-    struct tw_paper_change change = {.quotes = &quote, .n_quotes = 1};
-    struct tw_error error = {{0}};
-    cr_assert_eq(tw_paper_configure(desk->adapter, desk->follower_id, &change, &error), TW_OK, "%s",
-                 error.text);
-}
-
 static inline void desk_change(struct desk *desk, struct tw_paper_change change)
 {
     struct tw_error error = {{0}};
-    cr_assert_eq(tw_paper_configure(desk->adapter, desk->follower_id, &change, &error), TW_OK, "%s",
-                 error.text);
+    char field[TW_PAPER_FIELD_BYTES];
+    cr_assert_eq(tw_paper_configure(desk->adapter, desk->follower_id, &change, field, &error), TW_OK,
+                 "%s", error.text);
+}
+
+static inline void desk_quote(struct desk *desk, const char *symbol, const char *bid, const char *ask)
+{
+    struct tw_paper_quote quote = {symbol, D(bid), D(ask)};
+    desk_change(desk, (struct tw_paper_change){.quotes = &quote, .n_quotes = 1});
 }
 
 static inline void assert_decimal(tw_decimal got, const char *expected, const char *what)

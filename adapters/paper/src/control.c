@@ -6,6 +6,7 @@
 #include <tradewake/base/clock.h>
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,12 +90,57 @@ static tw_status quotes_take(struct account *account, const struct tw_paper_chan
     return status;
 }
 
+static void keep_if_unset(tw_decimal *value, tw_decimal is_now)
+{
+    if (*value == TW_DECIMAL_UNSET)
+        *value = is_now;
+}
+
+/* What is not said stays as it is at this account. */
+static struct tw_instrument instrument_merged(const struct account *account,
+                                              const struct tw_instrument *change)
+{
+    const struct tw_instrument none = {0};
+    const struct tw_instrument *now = instruments_find(&account->book.instruments, change->symbol);
+    struct tw_instrument merged = *change;
+    now = now != NULL ? now : &none;
+    keep_if_unset(&merged.volume_min, now->volume_min);
+    keep_if_unset(&merged.volume_step, now->volume_step);
+    keep_if_unset(&merged.volume_max, now->volume_max);
+    keep_if_unset(&merged.contract_size, now->contract_size);
+    keep_if_unset(&merged.tick_size, now->tick_size);
+    keep_if_unset(&merged.min_notional, now->min_notional);
+    keep_if_unset(&merged.stops_distance, now->stops_distance);
+    keep_if_unset(&merged.freeze_distance, now->freeze_distance);
+    return merged;
+}
+
 static tw_status instruments_take(struct account *account, const struct tw_paper_change *change)
 {
     tw_status status = TW_OK;
-    for (size_t i = 0; status == TW_OK && i < change->n_instruments; i++)
-        status = account_instrument(account, &change->instruments[i]);
+    for (size_t i = 0; status == TW_OK && i < change->n_instruments; i++) {
+        struct tw_instrument merged = instrument_merged(account, &change->instruments[i]);
+        status = account_instrument(account, &merged);
+    }
     return status;
+}
+
+static tw_status instruments_check(struct account *account, const struct tw_paper_change *change,
+                                   char *ret_field, struct tw_error *error)
+{
+    const struct instrument_fault *fault = NULL;
+    size_t i = 0;
+    pthread_mutex_lock(&account->lock);
+    for (; fault == NULL && i < change->n_instruments; i++) {
+        struct tw_instrument merged = instrument_merged(account, &change->instruments[i]);
+        fault = instrument_check(&merged);
+    }
+    pthread_mutex_unlock(&account->lock);
+    if (fault == NULL)
+        return TW_OK;
+    snprintf(ret_field, TW_PAPER_FIELD_BYTES, "instruments[%zu].%s", i - 1, fault->field);
+    return tw_error_set(error, TW_INVALID, "%s at %s: %s", change->instruments[i - 1].symbol,
+                        account->follower_id, fault->words);
 }
 
 static tw_status state_take(struct account *account, const struct tw_paper_change *change,
@@ -142,49 +188,69 @@ static tw_status configure_one(struct account *account, const struct tw_paper_ch
     return status;
 }
 
-/* Texts first, so that a mistake changes no account. */
-static tw_status change_check(const struct tw_paper_change *change, struct tw_error *error)
+static tw_status texts_check(const struct tw_paper_change *change, char *ret_field,
+                             struct tw_error *error)
 {
     struct latency latency;
     struct faults faults = {0};
-    tw_status status = TW_OK;
-    if (change->latency != NULL)
-        status = latency_parse(change->latency, &latency, error);
-    if (status == TW_OK && change->faults != NULL)
-        status = faults_parse(change->faults, &faults, error);
+    if (change->latency != NULL && latency_parse(change->latency, &latency, error) != TW_OK) {
+        strcpy(ret_field, "latency");
+        return TW_INVALID;
+    }
+    if (change->faults == NULL)
+        return TW_OK;
+    strcpy(ret_field, "faults");
+    tw_status status = faults_parse(change->faults, &faults, error);
     faults_clear(&faults);
     return status;
 }
 
-/* Accounts are only ever added, and at the end of the list: the pointers stay good without the lock. */
-static tw_status every_account(struct paper *paper, const struct tw_paper_change *change,
-                               struct tw_error *error)
+/* Accounts are only ever added, and at the end of the list: a pointer stays good without the lock. */
+static struct account *account_first(struct paper *paper)
 {
     pthread_mutex_lock(&paper->accounts_lock);
     struct account *account = paper->accounts;
     pthread_mutex_unlock(&paper->accounts_lock);
+    return account;
+}
+
+static struct account *account_after(struct account *account)
+{
+    pthread_mutex_lock(&account->paper->accounts_lock);
+    struct account *next = account->hh.next;
+    pthread_mutex_unlock(&account->paper->accounts_lock);
+    return next;
+}
+
+/* First every check, so that a mistake changes no account. */
+static tw_status configure_every(struct paper *paper, const struct tw_paper_change *change,
+                                 char *ret_field, struct tw_error *error)
+{
     tw_status status = TW_OK;
-    while (account != NULL && status == TW_OK) {
+    for (struct account *account = account_first(paper); account != NULL && status == TW_OK;
+         account = account_after(account))
+        status = instruments_check(account, change, ret_field, error);
+    for (struct account *account = account_first(paper); account != NULL && status == TW_OK;
+         account = account_after(account))
         status = configure_one(account, change, error);
-        pthread_mutex_lock(&paper->accounts_lock);
-        account = account->hh.next;
-        pthread_mutex_unlock(&paper->accounts_lock);
-    }
     return status;
 }
 
 tw_status tw_paper_configure(void *adapter, const char *follower_id,
-                             const struct tw_paper_change *change, struct tw_error *error)
+                             const struct tw_paper_change *change,
+                             char ret_field[TW_PAPER_FIELD_BYTES], struct tw_error *error)
 {
-    tw_status status = change_check(change, error);
+    ret_field[0] = '\0';
+    tw_status status = texts_check(change, ret_field, error);
     if (status != TW_OK)
         return status;
     if (follower_id[0] == '\0')
-        return every_account(adapter, change, error);
+        return configure_every(adapter, change, ret_field, error);
     struct account *account = account_find(adapter, follower_id);
     if (account == NULL)
         return tw_error_set(error, TW_NOT_FOUND, "there is no paper account \"%s\"", follower_id);
-    return configure_one(account, change, error);
+    status = instruments_check(account, change, ret_field, error);
+    return status == TW_OK ? configure_one(account, change, error) : status;
 }
 
 /* ---- By hand. ---- */

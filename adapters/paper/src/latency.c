@@ -6,10 +6,11 @@
 #include <tradewake/base/decimal.h>
 
 #include <math.h>
-#include <stddef.h>
+#include <string.h>
 
 #define SAMPLE_NS_MAX (60 * TW_NS_PER_S)
 #define SIGMA_MAX (5 * TW_DECIMAL_ONE)
+enum { TEXT_CHARS_MAX = 64 };
 
 /* Fitted to published figures of real venues (README.md); only how long, not what they answer. */
 static const struct {
@@ -51,7 +52,7 @@ tw_status latency_parse(const char *text, struct latency *ret, struct tw_error *
     (void)span_split(&rest, ':', &model);
     bool has_base = span_split(&rest, ':', &base) && span_duration(base, &latency.base_ns);
     bool has_sigma = span_split(&rest, ':', &sigma);
-    bool has_more = span_split(&rest, ':', &more);
+    bool has_more = span_split(&rest, ':', &more) || strlen(text) > TEXT_CHARS_MAX;
     if (has_base && !has_more && span_is(model, "constant") && !has_sigma) {
         latency.model = LATENCY_CONSTANT;
     } else if (has_base && !has_more && span_is(model, "lognormal") && has_sigma &&

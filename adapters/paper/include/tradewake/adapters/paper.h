@@ -50,7 +50,9 @@ enum tw_paper_connection { TW_PAPER_CONNECTION_KEEP, TW_PAPER_CONNECTION_UP, TW_
 struct tw_paper_change {
     const struct tw_paper_quote *quotes; /* merged: other symbols keep theirs */
     size_t n_quotes;
-    const struct tw_instrument *instruments; /* added, or changed; currencies follow from the name */
+    /* Added or changed. UNSET: as it is; of a symbol that is new only min_notional, stops_distance
+     * and freeze_distance may be (none then). Currencies follow from the name. */
+    const struct tw_instrument *instruments;
     size_t n_instruments;
     const char *latency; /* NULL = as it is; else as adapter_config.latency */
     const char *faults;  /* NULL = as it is; "none" or "" = none; the counting begins anew */
@@ -60,10 +62,13 @@ struct tw_paper_change {
 
 /* follower_id: "" = every account. When it returns, everything that the quotes set off has been
  * executed. Instruments are changed before quotes, quotes before the market opens.
- * Fails: TW_NOT_FOUND; TW_INVALID (faults, latency: words in error; no account has changed);
- *        TW_IO, TW_NO_MEMORY (some of it may have been done). */
+ * Fails: TW_NOT_FOUND; TW_INVALID (the field in *ret_field, "faults", "latency",
+ *        "instruments[2].tick_size"; no account has changed); TW_IO, TW_NO_MEMORY (some of it may
+ *        have been done). Words in error. */
+#define TW_PAPER_FIELD_BYTES 64u
 TW_MUST_CHECK tw_status tw_paper_configure(void *adapter, const char *follower_id,
                                            const struct tw_paper_change *change,
+                                           char ret_field[TW_PAPER_FIELD_BYTES],
                                            struct tw_error *error);
 
 /* What the account's owner does in another terminal: order is an OPEN, CLOSE (by position_id),
