@@ -52,6 +52,8 @@ struct pair {
     char address[64];
 };
 void pair_start(struct pair *pair, const struct tw_wire_options *options);
+void pair_start_with(struct pair *pair, const struct tw_wire_options *options,
+                     const struct tw_wire_method *methods);
 void pair_stop(struct pair *pair);
 
 int64_t in_ms(int64_t ms);
@@ -71,7 +73,7 @@ struct raw_call {
     size_t n_messages;
     bool leaves_open;     /* no half-close */
     bool cancels;         /* once the messages are out */
-    uint32_t write_flags; /* of the messages */
+    bool compresses;      /* gzip, by the channel's own choice */
     const char *request_id;
 };
 struct raw_answer {
