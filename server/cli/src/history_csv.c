@@ -162,8 +162,8 @@ static tw_status read_line(const struct csv *csv, const struct line *line,
     int64_t ignored;
     if (line->n != csv->n_columns)
         return history_fail(csv->text, line->fields[line->n - 1].at, error,
-                            "the row ends after %d fields, expected %d as in the header; is the file truncated?",
-                            line->n, csv->n_columns);
+                            "the row has %d fields, expected %d as in the header%s", line->n, csv->n_columns,
+                            line->n < csv->n_columns ? "; is the file truncated?" : "");
 
     struct history_field type = field_of(csv, line, TYPE);
     bool is_trade = history_side(type, &side);
