@@ -36,10 +36,9 @@ def still_held(path):
     with open(path, encoding="latin-1") as file:
         text = file.read()
     part = text[text.index("<b>Open Trades:</b>"):text.index("<b>Working Orders:</b>")]
-    rows = re.findall(r"<td nowrap>|<td class=msdate nowrap>", part)  # a row of a trade has a time
     found = re.findall(r"<td[^>]*nowrap>\d{4}\.\d\d\.\d\d [\d:]+</td><td>(buy|sell)</td><td[^>]*>([\d.]+)</td><td>(\S+?)</td>",
                        part)
-    assert found or not rows
+    assert len(found) == len(re.findall(r"\d{4}\.\d\d\.\d\d [\d:]+", part)), "a row of another shape"
     return [(symbol, "SIDE_" + side.upper(), Decimal(size)) for side, size, symbol in found]
 
 
