@@ -443,7 +443,7 @@ bool tw_job_unpark(struct tw_job *job)
 
 /* ---- cancel ---- */
 
-typedef bool match_fn(const struct tw_job *job, void *context);
+typedef bool match_fn(struct tw_job *job, void *context);
 
 static struct queue *queue_of(struct tw_executor *executor, const struct tw_job *job)
 {
@@ -514,7 +514,7 @@ size_t tw_lane_cancel(struct tw_lane *lane, match_fn *match, void *context)
 
 /* ---- stop ---- */
 
-static bool match_all(const struct tw_job *job, void *context)
+static bool match_all(struct tw_job *job, void *context)
 {
     (void)job;
     (void)context;

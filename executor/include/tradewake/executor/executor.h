@@ -157,10 +157,11 @@ void tw_job_finish(struct tw_job *job, enum tw_job_end end);
 bool tw_job_unpark(struct tw_job *job);
 
 /* Withdraws every job of the lane that waits (held, admitted and not yet taken, or parked) and for
- * which match() says true; match is called under the lane's lock, in order: pure, no calls back.
+ * which match() says true. match is called under the lane's lock, in order: no calls back; it may note on
+ * the job why.
  * Their cancelled() has been called when this returns. Jobs that run are not touched.
  * Returns how many. Thread: any but inside run() of the same lane. */
-size_t tw_lane_cancel(struct tw_lane *lane, bool (*match)(const struct tw_job *job, void *context),
+size_t tw_lane_cancel(struct tw_lane *lane, bool (*match)(struct tw_job *job, void *context),
                       void *context);
 
 #endif

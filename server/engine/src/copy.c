@@ -1,0 +1,904 @@
+/* copy.c - one copy from the moment it is planned: last gate, order call, answer, and what follows.
+ *
+ * A copy's job holds its key (the position) from submit to its end, also while it waits for a retry, a
+ * look-up, a connection or a mode: what comes later for the same position waits behind it. */
+#include "internal.h"
+
+#include <tradewake/base/log.h>
+#include <tradewake/telemetry/counters.h>
+#include <tradewake/telemetry/sample.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A call on its way. On the worker's stack for a blocking session, from the heap for the others. */
+struct flight {
+    struct tw_adapter_call call; /* first */
+    struct tw_copy *copy;
+    enum copy_phase phase;
+};
+
+struct wake_up {
+    struct tw_timer timer; /* first */
+    struct tw_copy *copy;  /* holds its record */
+};
+
+const char *copy_action_word(copy_action action)
+{
+    static const char *const words[] = {
+        [ACTION(OPEN)] = "OPEN", [ACTION(MODIFY)] = "MODIFY", [ACTION(CLOSE)] = "CLOSE",
+        [ACTION(PARTIAL_CLOSE)] = "PARTIAL_CLOSE", [ACTION(PLACE)] = "PLACE",
+        [ACTION(MODIFY_ORDER)] = "MODIFY_ORDER", [ACTION(CANCEL)] = "CANCEL", [ACTION(LINK)] = "LINK",
+    };
+    return words[action];
+}
+
+static struct tw_slot *slot_of(const struct tw_copy *copy)
+{
+    return copy->subscription->slot;
+}
+
+void copy_order_id(const struct tw_copy *copy, uint32_t attempt, char ret[TW_COPY_ID_BYTES])
+{
+    const struct tw_copy_id_input input = {
+        .master_id = copy->record->master->id,
+        .event_id = copy->record->event_id,
+        .follower_id = slot_of(copy)->id,
+        .subject_id = copy->record->subject_id,
+        .action = copy_action_word(copy->action),
+        .attempt = attempt,
+    };
+    tw_copy_id(&input, ret);
+}
+
+void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES])
+{
+    copy_order_id(copy, 0, ret);
+}
+
+static bool is_terminal(const struct tw_copy *copy)
+{
+    switch ((copy_state)copy->state) {
+    case STATE(QUEUED):
+    case STATE(SENT):
+    case STATE(UNKNOWN):
+        return false;
+    default:
+        return true;
+    }
+}
+
+static bool opens(const struct tw_copy *copy)
+{
+    return copy->op == TW_OP_OPEN || copy->op == TW_OP_PLACE;
+}
+
+/* ---- Announcing: never under a lock ---- */
+
+static void wake_waiters(struct tw_record *record)
+{
+    struct waiter *ready = NULL;
+    pthread_mutex_lock(&record->mutex);
+    for (struct waiter **at = &record->waiters; *at != NULL;) {
+        struct waiter *waiter = *at;
+        if (tw_record_pending(record, waiter->wait) > 0) {
+            at = &waiter->next;
+            continue;
+        }
+        *at = waiter->next;
+        waiter->next = ready;
+        ready = waiter;
+    }
+    pthread_mutex_unlock(&record->mutex);
+
+    while (ready != NULL) {
+        struct waiter *next = ready->next;
+        ready->wake(ready->context);
+        free(ready);
+        ready = next;
+    }
+}
+
+bool tw_record_wait(struct tw_record *record, enum tw_wait wait, void (*wake)(void *context),
+                    void *context)
+{
+    struct waiter *waiter = malloc(sizeof *waiter);
+    if (waiter == NULL)
+        return false;
+    *waiter = (struct waiter){wake, context, wait, NULL};
+    pthread_mutex_lock(&record->mutex);
+    waiter->next = record->waiters;
+    record->waiters = waiter;
+    pthread_mutex_unlock(&record->mutex);
+    wake_waiters(record); /* it may have been the last one just before */
+    return true;
+}
+
+static void count_down(struct tw_record *record, atomic_uint *pending)
+{
+    if (atomic_fetch_sub_explicit(pending, 1, memory_order_acq_rel) == 1)
+        wake_waiters(record);
+}
+
+/* What the rest of the process is told about a copy that changed; the caller holds its record. */
+void copy_announce(struct tw_copy *copy)
+{
+    struct tw_record *record = copy->record;
+    struct tw_slot *slot = slot_of(copy);
+    pthread_mutex_lock(&slot->mutex);
+    bool is_over = is_terminal(copy);
+    bool counts_sent = (is_over || copy->calls > 0) && !copy->is_sent_counted;
+    bool counts_done = is_over && !copy->is_done_counted;
+    copy->is_sent_counted |= counts_sent;
+    copy->is_done_counted |= counts_done;
+    bool changed = change_mark(copy);
+    copy_state state = copy->state;
+    tw_reason reason = copy->reason;
+    pthread_mutex_unlock(&slot->mutex);
+
+    if (counts_done)
+        tw_copy_counters_add((int32_t)state, (int32_t)reason);
+    if (changed)
+        change_push(copy);
+    if (counts_sent)
+        count_down(record, &record->pending_sent);
+    if (counts_done)
+        count_down(record, &record->pending_done);
+}
+
+static void put_sample(struct tw_copy *copy)
+{
+    struct tw_record *record = copy->record;
+    const struct tw_sample sample = {
+        .subject = copy,
+        .received_mono_ns = record->received_mono_ns,
+        .planned_ns = copy->planned_ns,
+        .journaled_ns = copy->journaled_ns,
+        .started_ns = copy->started_ns,
+        .called_ns = copy->called_ns,
+        .answered_ns = copy->answered_ns,
+        .held_ns = copy->held_ns,
+        .threads_at_start = (uint16_t)copy->threads_at_start,
+        .threads_created = (uint16_t)copy->threads_created,
+        .queue_depth = copy->queue_depth > UINT16_MAX ? UINT16_MAX : (uint16_t)copy->queue_depth,
+        .flags = slot_of(copy)->caps.blocking ? TW_SAMPLE_BLOCKING : 0,
+    };
+    tw_record_hold(record);
+    if (!tw_sampler_put(record->engine->sampler, &sample))
+        tw_record_release(record);
+}
+
+/* ---- Ends: under the slot's mutex ---- */
+
+void leg_close(struct tw_leg *leg)
+{
+    if (leg->is_closed)
+        return;
+    struct tw_slot *slot = leg->slot;
+    leg->is_closed = true;
+    leg->listing->open_volume -= leg->wanted > leg->held ? leg->wanted : leg->held;
+    leg->wanted = leg->held = 0;
+    slot->open_positions--;
+    if (leg->previous != NULL)
+        leg->previous->next = leg->next;
+    else
+        slot->legs = leg->next;
+    if (leg->next != NULL)
+        leg->next->previous = leg->previous;
+}
+
+void leg_reduce(struct tw_leg *leg, tw_decimal volume)
+{
+    if (leg->is_closed || volume >= leg->held)
+        return;
+    tw_decimal less = leg->held - volume;
+    leg->held = volume;
+    leg->wanted -= less < leg->wanted ? less : leg->wanted;
+    leg->listing->open_volume -= less;
+    if (volume <= 0)
+        leg_close(leg);
+}
+
+static void unpark_list_remove(struct tw_copy *copy)
+{
+    struct tw_slot *slot = slot_of(copy);
+    if (!copy->is_parked)
+        return;
+    copy->is_parked = false;
+    if (copy->parked_previous != NULL)
+        copy->parked_previous->parked_next = copy->parked_next;
+    else
+        slot->parked_oldest = copy->parked_next;
+    if (copy->parked_next != NULL)
+        copy->parked_next->parked_previous = copy->parked_previous;
+    else
+        slot->parked_newest = copy->parked_previous;
+}
+
+static void unpark_list_add(struct tw_copy *copy)
+{
+    struct tw_slot *slot = slot_of(copy);
+    copy->is_parked = true;
+    copy->parked_next = NULL;
+    copy->parked_previous = slot->parked_newest;
+    if (slot->parked_newest != NULL)
+        slot->parked_newest->parked_next = copy;
+    else
+        slot->parked_oldest = copy;
+    slot->parked_newest = copy;
+}
+
+/* The copy is over. What its leg reserved and did not get is free again. */
+static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
+{
+    assert(!is_terminal(copy));
+    struct tw_leg *leg = copy->leg;
+    if (state == STATE(DONE) && reason == REASON(UNSPECIFIED) && copy->n_remarks > 0)
+        reason = copy->remarks[0];
+    copy->state = (uint8_t)state;
+    copy->reason = (uint8_t)reason;
+    copy->updated_wall_ns = tw_wall_ns();
+    atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
+    unpark_list_remove(copy);
+    if (leg == NULL)
+        return;
+    if (leg->unsent_modify == copy)
+        leg->unsent_modify = NULL;
+    if (copy->op == TW_OP_OPEN) {
+        tw_decimal missing = copy->volume - copy->filled;
+        leg->wanted -= missing;
+        if (!leg->is_closed)
+            leg->listing->open_volume -= missing;
+        if (leg->held <= 0 && leg->wanted <= 0)
+            leg_close(leg);
+    }
+    leg->jobs--;
+    copy->leg = NULL;
+    atomic_fetch_sub_explicit(&leg->position->busy, 1, memory_order_release);
+}
+
+/* ---- The gate: whether this order may go, now. Under the slot's mutex. ---- */
+
+enum gate { GATE_PASS, GATE_END, GATE_PARK };
+
+static enum gate end(struct tw_copy *copy, copy_state state, tw_reason reason)
+{
+    conclude(copy, state, reason);
+    return GATE_END;
+}
+
+static enum gate park(struct tw_copy *copy, tw_reason reason)
+{
+    copy->state = STATE(QUEUED);
+    copy->reason = (uint8_t)reason;
+    copy->updated_wall_ns = tw_wall_ns();
+    return GATE_PARK;
+}
+
+static enum gate gate_open(struct tw_copy *copy, int64_t now_wall_ns)
+{
+    struct tw_slot *slot = slot_of(copy);
+    if (slot->is_deleted || copy->subscription->is_gone ||
+        (copy->leg != NULL && copy->leg->is_close_planned))
+        return end(copy, STATE(CANCELLED), REASON(WITHDRAWN));
+    if (subscription_is_halted(copy->subscription))
+        return end(copy, STATE(CANCELLED), REASON(HALTED));
+    switch (slot->rules.mode) {
+    case TW_MODE_PAUSED:
+        return end(copy, STATE(CANCELLED), REASON(FOLLOWER_PAUSED));
+    case TW_MODE_CLOSE_ONLY:
+        return end(copy, STATE(CANCELLED), REASON(CLOSE_ONLY));
+    case TW_MODE_MONITOR:
+        return end(copy, STATE(CANCELLED), REASON(MONITORED));
+    case TW_MODE_ACTIVE:
+        break;
+    }
+    if (now_wall_ns > copy->window_end_wall_ns) {
+        bool was_held_back = copy->reason == REASON(NO_CONNECTION) || copy->reason == REASON(ORDER_RATE);
+        return end(copy, STATE(EXPIRED), was_held_back ? (tw_reason)copy->reason : REASON(TOO_OLD));
+    }
+    return slot->is_connected ? GATE_PASS : park(copy, REASON(NO_CONNECTION));
+}
+
+static enum gate gate_reduce(struct tw_copy *copy)
+{
+    struct tw_slot *slot = slot_of(copy);
+    if (slot->rules.mode == TW_MODE_PAUSED)
+        return park(copy, REASON(FOLLOWER_PAUSED));
+    if (slot->rules.mode == TW_MODE_MONITOR)
+        return park(copy, REASON(MONITORED));
+    return slot->is_connected ? GATE_PASS : park(copy, REASON(NO_CONNECTION));
+}
+
+static enum gate nothing_to_close(struct tw_copy *copy, tw_reason reason)
+{
+    if (copy->calls > 0) /* it went on for the rest, and the target holds now */
+        return end(copy, STATE(DONE), copy->filled > 0 ? REASON(UNSPECIFIED) : reason);
+    if (reason != REASON(ALREADY_CLOSED))
+        return end(copy, STATE(SKIPPED), reason);
+    if (copy->leg->was_open)
+        return end(copy, STATE(DONE), REASON(ALREADY_CLOSED));
+    return end(copy, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
+}
+
+static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
+{
+    enum gate gate = gate_reduce(copy);
+    if (gate != GATE_PASS)
+        return gate;
+    const struct tw_leg *leg = copy->leg;
+    const struct tw_close_input input = {
+        .filled = leg->filled,
+        .held = leg->held,
+        .is_full = copy->is_full_close,
+        .master_remaining = copy->master_remaining,
+        .master_initial = copy->master_initial,
+        .volume_min = leg->listing->instrument.volume_min,
+        .volume_step = leg->listing->instrument.volume_step,
+    };
+    struct tw_close_decision decision = tw_close_decide(&input);
+    if (decision.volume == 0)
+        return nothing_to_close(copy, decision.reason);
+    if (copy->calls == 0) {
+        copy->volume = decision.volume;
+        if (decision.reason != REASON(UNSPECIFIED)) {
+            copy->remarks[0] = (uint8_t)decision.reason;
+            copy->n_remarks = 1;
+        }
+    }
+    order->volume = decision.volume;
+    memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
+    order->reduce_only = true;
+    return GATE_PASS;
+}
+
+static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
+{
+    struct tw_leg *leg = copy->leg;
+    if (leg->is_closed)
+        return end(copy, STATE(SKIPPED),
+                   leg->was_open ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
+    const struct tw_stops_input input = {
+        .stop_loss = copy->stop_loss, /* already turned for this follower */
+        .take_profit = copy->take_profit,
+        .side = leg->side,
+        .listing = leg->listing,
+    };
+    tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
+    bool same_stop_loss = order->stop_loss == TW_DECIMAL_UNSET || order->stop_loss == leg->stop_loss;
+    bool same_take_profit = order->take_profit == TW_DECIMAL_UNSET ||
+                            order->take_profit == leg->take_profit;
+    if (same_stop_loss && same_take_profit)
+        return end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_CHANGE));
+
+    copy->reduces_risk = tw_stops_tighten(leg->side, leg->stop_loss, leg->take_profit,
+                                          order->stop_loss, order->take_profit);
+    if (!copy->reduces_risk) {
+        struct tw_slot *slot = slot_of(copy);
+        if (subscription_is_halted(copy->subscription))
+            return end(copy, STATE(SKIPPED), REASON(HALTED));
+        if (slot->rules.mode == TW_MODE_CLOSE_ONLY)
+            return end(copy, STATE(SKIPPED), REASON(CLOSE_ONLY));
+        if (slot->rules.mode == TW_MODE_PAUSED)
+            return end(copy, STATE(SKIPPED), REASON(FOLLOWER_PAUSED));
+        if (slot->rules.mode == TW_MODE_MONITOR)
+            return end(copy, STATE(SKIPPED), REASON(MONITORED));
+    }
+    memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
+    return gate_reduce(copy);
+}
+
+static enum gate gate_by_op(struct tw_copy *copy, struct tw_order *order, int64_t now_wall_ns)
+{
+    switch ((enum tw_order_op)copy->op) {
+    case TW_OP_OPEN:
+    case TW_OP_PLACE:
+        return gate_open(copy, now_wall_ns);
+    case TW_OP_CLOSE:
+        return gate_close(copy, order);
+    case TW_OP_MODIFY:
+        return gate_modify(copy, order);
+    case TW_OP_MODIFY_ORDER:
+    case TW_OP_CANCEL:
+        break;
+    }
+    return gate_reduce(copy);
+}
+
+static void order_fill(const struct tw_copy *copy, struct tw_order *order)
+{
+    order->op = (enum tw_order_op)copy->op;
+    order->side = (enum tw_side)copy->side;
+    order->type = (enum tw_order_type)copy->type;
+    order->attempt = copy->adapter_attempt;
+    order->volume = copy->volume;
+    order->price = copy->price;
+    order->stop_price = copy->stop_price;
+    order->stop_loss = copy->stop_loss;
+    order->take_profit = copy->take_profit;
+    order->expires_wall_ns = copy->expires_wall_ns;
+    memcpy(order->symbol, copy->listing->instrument.symbol, sizeof order->symbol);
+}
+
+static void note_start(struct tw_copy *copy, int64_t now_mono_ns)
+{
+    if (copy->started_ns != 0)
+        return;
+    copy->started_ns = (uint64_t)(now_mono_ns - copy->record->received_mono_ns);
+    copy->threads_at_start = copy->job.threads_at_start;
+    copy->queue_depth = copy->job.queue_depth;
+    uint64_t late = tw_executor_threads_late(copy->record->engine->executor) - copy->job.threads_late;
+    copy->threads_created = late > UINT16_MAX ? UINT16_MAX : (uint32_t)late;
+}
+
+/* Fills in the flight's order, or says what happened instead. Takes the slot's mutex. */
+static enum gate take_off(struct tw_copy *copy, struct flight *flight)
+{
+    struct tw_slot *slot = slot_of(copy);
+    struct tw_order *order = &flight->call.order;
+    flight->copy = copy;
+    flight->phase = (enum copy_phase)copy->phase;
+    flight->call.ack = (struct tw_ack){0};
+    flight->call.snapshot = NULL;
+    memset(order, 0, sizeof *order);
+    int64_t now_mono_ns = tw_mono_ns(), now_wall_ns = tw_wall_ns();
+    copy_order_id(copy, copy->id_attempt, order->client_order_id); /* a microsecond: not under the lock */
+
+    pthread_mutex_lock(&slot->mutex);
+    note_start(copy, now_mono_ns);
+    order_fill(copy, order);
+    enum gate gate = flight->phase == PHASE_CALL ? gate_by_op(copy, order, now_wall_ns) : GATE_PASS;
+    if (gate == GATE_PASS) {
+        if (copy->id_attempt == 0 && !copy->has_id) {
+            memcpy(copy->id, order->client_order_id, sizeof copy->id);
+            copy->has_id = true;
+        }
+        if (copy->op == TW_OP_OPEN && copy->leg->open_copy_id[0] == '\0')
+            memcpy(copy->leg->open_copy_id, copy->id, sizeof copy->id);
+        atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
+        if (flight->phase == PHASE_CALL) {
+            copy->state = STATE(SENT);
+            copy->reason = REASON(UNSPECIFIED);
+            copy->calls++;
+            copy->ids_sent = copy->id_attempt + 1u;
+            copy->lookups = copy->absences = 0;
+            copy->is_call_out = true;
+            copy->subscription->calls_out++;
+            if (copy->leg != NULL && copy->leg->unsent_modify == copy)
+                copy->leg->unsent_modify = NULL;
+        }
+    }
+    bool is_first_call = gate == GATE_PASS && flight->phase == PHASE_CALL && !copy->is_sent_counted;
+    copy->is_sent_counted |= is_first_call;
+    pthread_mutex_unlock(&slot->mutex);
+
+    /* Before the stamp: waking who waits for the last call of an event is part of our own time. */
+    if (is_first_call)
+        count_down(copy->record, &copy->record->pending_sent);
+    return gate;
+}
+
+/* ---- Waiting for something: the key stays taken ---- */
+
+static void on_wake_up(struct tw_timer *timer)
+{
+    struct wake_up *wake = (struct wake_up *)timer;
+    (void)tw_job_unpark(&wake->copy->job);
+    tw_record_release(wake->copy->record);
+    free(wake);
+}
+
+static void wake_at(struct tw_copy *copy, int64_t due_mono_ns)
+{
+    struct wake_up *wake = calloc(1, sizeof *wake);
+    if (wake == NULL) { /* too early is harmless, never is not */
+        (void)tw_job_unpark(&copy->job);
+        return;
+    }
+    wake->copy = copy;
+    wake->timer.fire = on_wake_up;
+    tw_record_hold(copy->record);
+    tw_timer_set(copy->record->engine->reactor, &wake->timer, due_mono_ns);
+}
+
+static bool may_try_now(const struct tw_copy *copy)
+{
+    const struct tw_slot *slot = slot_of(copy);
+    switch ((tw_reason)copy->reason) {
+    case REASON(FOLLOWER_PAUSED):
+    case REASON(MONITORED):
+        return slot->rules.mode == TW_MODE_ACTIVE || slot->rules.mode == TW_MODE_CLOSE_ONLY;
+    case REASON(NO_CONNECTION):
+        return slot->is_connected;
+    default:
+        return false;
+    }
+}
+
+/* The job is parked already. What it waits for may have come in between: look once more. */
+static void wait_in_slot(struct tw_copy *copy)
+{
+    struct tw_slot *slot = slot_of(copy);
+    pthread_mutex_lock(&slot->mutex);
+    bool is_over = is_terminal(copy), is_ready = !is_over && may_try_now(copy);
+    if (!is_over && !is_ready && !copy->is_parked)
+        unpark_list_add(copy);
+    int64_t left_ns = opens(copy) ? copy->window_end_wall_ns - tw_wall_ns() : INT64_MAX;
+    pthread_mutex_unlock(&slot->mutex);
+    if (is_ready)
+        (void)tw_job_unpark(&copy->job);
+    else if (!is_over && left_ns != INT64_MAX)
+        wake_at(copy, tw_mono_ns() + (left_ns > 0 ? left_ns + TW_NS_PER_MS : 0));
+}
+
+/* How long a market that is closed is left alone when nobody says that it opened. */
+#define MARKET_POLL_NS (5 * TW_NS_PER_S)
+
+void copy_wake_parked(struct tw_slot *slot)
+{
+    enum { AT_ONCE = 64 };
+    struct tw_copy *ready[AT_ONCE];
+    size_t n;
+    do {
+        n = 0;
+        pthread_mutex_lock(&slot->mutex);
+        while (n < AT_ONCE && slot->parked_oldest != NULL) {
+            ready[n] = slot->parked_oldest;
+            tw_record_hold(ready[n]->record);
+            unpark_list_remove(ready[n++]);
+        }
+        pthread_mutex_unlock(&slot->mutex);
+        for (size_t i = 0; i < n; i++) {
+            (void)tw_job_unpark(&ready[i]->job);
+            tw_record_release(ready[i]->record);
+        }
+    } while (n == AT_ONCE);
+}
+
+/* ---- The answer ---- */
+
+static void average_add(struct tw_copy *copy, tw_decimal volume, tw_decimal price)
+{
+    if (price > 0) {
+        __extension__ typedef __int128 wide;
+        wide value = (wide)copy->average_price * copy->filled + (wide)price * volume;
+        copy->average_price = (tw_decimal)(value / (copy->filled + volume));
+    }
+    copy->filled += volume;
+}
+
+static void tell_keep(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    const char *const parts[] = {ack->order_id,
+                                 ack->remainder_position_id[0] != '\0' ? ack->remainder_position_id
+                                                                       : ack->position_id,
+                                 ack->broker_message};
+    copy->broker_code = ack->broker_code;
+    size_t size = 0;
+    for (size_t i = 0; i < 3; i++)
+        size += strlen(parts[i]) + 1;
+    if (size == 3)
+        return;
+    char *told = malloc(size), *at = told;
+    if (told == NULL)
+        return; /* remarks for people; the copy itself is whole */
+    for (size_t i = 0; i < 3; i++) {
+        size_t length = strlen(parts[i]) + 1;
+        memcpy(at, parts[i], length);
+        at += length;
+    }
+    free(copy->told);
+    copy->told = told;
+}
+
+static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    struct tw_leg *leg = copy->leg;
+    leg->filled += ack->filled_volume;
+    leg->held += ack->filled_volume;
+    leg->was_open = true;
+    leg->open_price = ack->average_price;
+    leg->stop_loss = ack->stops_missing || copy->stop_loss == TW_DECIMAL_UNSET ? 0 : copy->stop_loss;
+    leg->take_profit = ack->stops_missing || copy->take_profit == TW_DECIMAL_UNSET ? 0 : copy->take_profit;
+    if (ack->position_id[0] != '\0')
+        memcpy(leg->ticket, ack->position_id, sizeof leg->ticket);
+}
+
+static void apply_close(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    struct tw_leg *leg = copy->leg;
+    tw_decimal closed = ack->filled_volume < leg->held ? ack->filled_volume : leg->held;
+    leg->held -= closed;
+    leg->wanted -= closed < leg->wanted ? closed : leg->wanted;
+    if (!leg->is_closed)
+        leg->listing->open_volume -= closed;
+    if (ack->remainder_position_id[0] != '\0')
+        memcpy(leg->ticket, ack->remainder_position_id, sizeof leg->ticket);
+    if (leg->held <= 0)
+        leg_close(leg);
+}
+
+/* What the answer changes at the position. Under the slot's mutex. */
+static void apply(struct tw_copy *copy, const struct tw_order *order, const struct tw_ack *ack)
+{
+    struct tw_leg *leg = copy->leg;
+    bool executed = ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_PARTIAL;
+    if (executed && ack->filled_volume > 0)
+        average_add(copy, ack->filled_volume, ack->average_price);
+    if (leg == NULL)
+        return;
+    if (copy->op == TW_OP_OPEN && executed && ack->filled_volume > 0)
+        apply_open(copy, ack);
+    else if (copy->op == TW_OP_CLOSE && executed)
+        apply_close(copy, ack);
+    else if (copy->op == TW_OP_MODIFY && (executed || ack->outcome == TW_OUTCOME_NO_CHANGE)) {
+        if (order->stop_loss != TW_DECIMAL_UNSET)
+            leg->stop_loss = order->stop_loss;
+        if (order->take_profit != TW_DECIMAL_UNSET)
+            leg->take_profit = order->take_profit;
+    } else if (ack->outcome == TW_OUTCOME_NOT_FOUND &&
+               (copy->op == TW_OP_CLOSE || copy->op == TW_OP_MODIFY)) {
+        leg_close(leg);
+    }
+}
+
+static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)
+{
+    const struct tw_slot *slot = slot_of(copy);
+    const struct tw_ack *ack = &flight->call.ack;
+    const struct tw_call_state state = {
+        .op = (enum tw_order_op)copy->op,
+        .reduces_risk = copy->reduces_risk,
+        .calls = copy->calls,
+        .lookups = copy->lookups,
+        .absences = copy->absences,
+        .is_position_closed = copy->leg != NULL && copy->leg->is_close_planned,
+        .window_left_ns = copy->window_end_wall_ns - tw_wall_ns(),
+        .call_deadline_mono_ns = copy->call_deadline_mono_ns,
+        .settle_ns = (int64_t)slot->caps.settle_ms * TW_NS_PER_MS,
+        .not_found_is_final = slot->caps.not_found_is_final,
+    };
+    if (flight->phase == PHASE_CALL)
+        return tw_verdict_on_answer(&state, ack, now_mono_ns);
+    bool absence;
+    struct tw_verdict verdict = tw_verdict_on_lookup(&state, ack, now_mono_ns, &absence);
+    if (copy->lookups < UINT8_MAX)
+        copy->lookups++;
+    copy->absences = (uint8_t)(copy->absences + absence);
+    return verdict;
+}
+
+static void follow(struct tw_copy *copy, const struct tw_verdict *verdict)
+{
+    if (verdict->next == TW_NEXT_FINAL) {
+        /* A close that is done left its target; one that filled in part goes round once more. */
+        conclude(copy, verdict->state, verdict->reason);
+        return;
+    }
+    copy->state = (uint8_t)verdict->state;
+    copy->reason = (uint8_t)verdict->reason;
+    copy->updated_wall_ns = tw_wall_ns();
+    copy->phase = verdict->next == TW_NEXT_LOOKUP ? PHASE_LOOKUP : PHASE_CALL;
+    atomic_store_explicit(&copy->may_be_withdrawn, verdict->state == STATE(QUEUED),
+                          memory_order_relaxed);
+    if (verdict->next == TW_NEXT_LOOKUP)
+        return;
+    if (verdict->same_id_again)
+        copy->adapter_attempt++;
+    else {
+        copy->id_attempt++;
+        copy->adapter_attempt = 0;
+    }
+}
+
+/* Parks the job and sees to it that it is woken. The caller holds the record. */
+static void wait_for(struct tw_copy *copy, const struct tw_verdict *verdict)
+{
+    tw_job_finish(&copy->job, TW_JOB_PARK);
+    switch (verdict->next) {
+    case TW_NEXT_CONNECT:
+        wait_in_slot(copy);
+        break;
+    case TW_NEXT_MARKET:
+        wait_in_slot(copy);
+        wake_at(copy, tw_mono_ns() + MARKET_POLL_NS);
+        break;
+    case TW_NEXT_CALL:
+    case TW_NEXT_LOOKUP:
+        wake_at(copy, verdict->at_mono_ns);
+        break;
+    case TW_NEXT_FINAL:
+        break;
+    }
+}
+
+static void land(struct flight *flight)
+{
+    struct tw_copy *copy = flight->copy;
+    struct tw_record *record = copy->record;
+    struct tw_slot *slot = slot_of(copy);
+    const struct tw_ack *ack = &flight->call.ack;
+    int64_t now_mono_ns = tw_mono_ns();
+
+    pthread_mutex_lock(&slot->mutex);
+    bool is_first = flight->phase == PHASE_CALL && copy->answered_ns == 0;
+    if (is_first)
+        copy->answered_ns = (uint64_t)(now_mono_ns - record->received_mono_ns);
+    if (flight->phase == PHASE_CALL) {
+        copy->is_call_out = false;
+        copy->subscription->calls_out--;
+    }
+    if (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND)
+        tell_keep(copy, ack);
+    struct tw_verdict verdict = judge(copy, flight, now_mono_ns);
+    apply(copy, &flight->call.order, ack);
+    follow(copy, &verdict);
+    pthread_mutex_unlock(&slot->mutex);
+
+    if (is_first)
+        put_sample(copy);
+    tw_record_hold(record);
+    if (verdict.next == TW_NEXT_FINAL)
+        tw_job_finish(&copy->job, TW_JOB_DONE);
+    else
+        wait_for(copy, &verdict);
+    copy_announce(copy);
+    if (verdict.next == TW_NEXT_FINAL)
+        tw_record_release(record); /* the copy's own */
+    tw_record_release(record);
+}
+
+static void on_done(struct tw_adapter_call *call)
+{
+    struct flight *flight = (struct flight *)call;
+    land(flight);
+    free(flight);
+}
+
+/* ---- The job ---- */
+
+static void end_on_ground(struct tw_copy *copy, enum gate gate)
+{
+    struct tw_record *record = copy->record;
+    tw_record_hold(record);
+    if (gate == GATE_END) {
+        tw_job_finish(&copy->job, TW_JOB_DONE);
+    } else {
+        tw_job_finish(&copy->job, TW_JOB_PARK);
+        wait_in_slot(copy);
+    }
+    copy_announce(copy);
+    if (gate == GATE_END)
+        tw_record_release(record);
+    tw_record_release(record);
+}
+
+/* The last thing before the call. */
+static void stamp_call(struct tw_copy *copy, struct flight *flight)
+{
+    struct tw_slot *slot = slot_of(copy);
+    pthread_mutex_lock(&slot->mutex);
+    int64_t now_mono_ns = tw_mono_ns();
+    flight->call.deadline_mono_ns = now_mono_ns + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
+    copy->call_deadline_mono_ns = flight->call.deadline_mono_ns;
+    if (copy->called_ns == 0) {
+        copy->held_ns = (uint64_t)copy->job.held_ns;
+        copy->called_ns = (uint64_t)(now_mono_ns - copy->record->received_mono_ns);
+    }
+    pthread_mutex_unlock(&slot->mutex);
+}
+
+static void run(struct tw_job *job)
+{
+    struct tw_copy *copy = (struct tw_copy *)job;
+    struct tw_slot *slot = slot_of(copy);
+    struct flight local, *flight = &local;
+    if (!slot->caps.blocking) {
+        flight = malloc(sizeof *flight);
+        if (flight == NULL) { /* nothing was sent: wait a little, like a busy broker */
+            wait_for(copy, &(struct tw_verdict){.next = TW_NEXT_CALL,
+                                                .at_mono_ns = tw_mono_ns() + 100 * TW_NS_PER_MS});
+            return;
+        }
+        flight->call.done = on_done;
+    }
+
+    enum gate gate = take_off(copy, flight);
+    if (gate != GATE_PASS) {
+        if (!slot->caps.blocking)
+            free(flight);
+        end_on_ground(copy, gate);
+        return;
+    }
+    if (flight->phase == PHASE_LOOKUP) {
+        flight->call.deadline_mono_ns = tw_mono_ns() + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
+        slot->ops->lookup(slot->session, &flight->call);
+    } else {
+        stamp_call(copy, flight);
+        slot->ops->execute(slot->session, &flight->call);
+    }
+    if (slot->caps.blocking)
+        land(flight);
+}
+
+/* Withdrawn before it was sent: by a halt, a deletion, or because the executor stops. */
+static void cancelled(struct tw_job *job)
+{
+    struct tw_copy *copy = (struct tw_copy *)job;
+    struct tw_record *record = copy->record;
+    struct tw_slot *slot = slot_of(copy);
+    tw_reason reason = (tw_reason)atomic_load_explicit(&copy->withdrawn_for, memory_order_acquire);
+    if (reason == REASON(UNSPECIFIED)) { /* the process ends; what is queued stays queued */
+        tw_record_release(record);
+        return;
+    }
+    pthread_mutex_lock(&slot->mutex);
+    conclude(copy, STATE(CANCELLED), reason);
+    pthread_mutex_unlock(&slot->mutex);
+    copy_announce(copy);
+    tw_record_release(record);
+}
+
+/* ---- For the planner: before submit, nobody else sees the copy ---- */
+
+void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription)
+{
+    subscription_hold(subscription);
+    copy->record = record;
+    copy->subscription = subscription;
+    copy->symbol = record->symbol;
+    copy->state = STATE(QUEUED);
+    copy->volume = copy->price = copy->stop_price = TW_DECIMAL_UNSET;
+    copy->stop_loss = copy->take_profit = TW_DECIMAL_UNSET;
+    copy->window_end_wall_ns = INT64_MAX;
+    copy->job.run = run;
+    copy->job.cancelled = cancelled;
+    copy->job.lane = subscription->slot->lane;
+    copy->job.job_class = TW_JOB_NORMAL;
+}
+
+void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan)
+{
+    copy->action = (uint8_t)plan->action;
+    copy->op = (uint8_t)plan->op;
+    copy->side = (uint8_t)plan->side;
+    copy->type = (uint8_t)plan->type;
+    copy->volume = plan->volume;
+    copy->price = plan->price;
+    copy->stop_price = plan->stop_price;
+    copy->stop_loss = plan->stop_loss;
+    copy->take_profit = plan->take_profit;
+    copy->expires_wall_ns = plan->expires_wall_ns;
+    copy->reason = (uint8_t)plan->reason;
+    copy->n_remarks = (uint8_t)plan->n_remarks;
+    for (uint32_t i = 0; i < plan->n_remarks; i++)
+        copy->remarks[i] = (uint8_t)plan->remarks[i];
+    if (plan->listing != NULL) {
+        copy->listing = plan->listing;
+        copy->symbol = plan->listing->instrument.symbol;
+    }
+}
+
+void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk)
+{
+    copy->leg = leg;
+    copy->reduces_risk = reduces_risk;
+    copy->job.job_class = reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
+    atomic_store_explicit(&copy->may_be_withdrawn, true, memory_order_relaxed);
+    if (leg == NULL)
+        return;
+    copy->job.key = leg->key;
+    copy->listing = leg->listing;
+    copy->symbol = leg->listing->instrument.symbol;
+    leg->jobs++;
+    atomic_fetch_add_explicit(&leg->position->busy, 1, memory_order_relaxed);
+}
+
+void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason)
+{
+    copy->state = (uint8_t)state;
+    copy->reason = (uint8_t)reason;
+    copy->is_skipped = true;
+    copy->is_sent_counted = copy->is_done_counted = true;
+    tw_copy_counters_add((int32_t)state, (int32_t)reason);
+}

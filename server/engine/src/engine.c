@@ -1,0 +1,104 @@
+/* engine.c - start and stop. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define SWEEP_NS TW_NS_PER_S
+
+static bool random_id(char ret[17])
+{
+    uint64_t bits;
+    if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        return false;
+    snprintf(ret, 17, "%016llx", (unsigned long long)bits);
+    return true;
+}
+
+static void on_sweep(struct tw_timer *timer)
+{
+    struct tw_engine *engine = container_of(timer, struct tw_engine, sweep);
+    fleet_sweep(engine);
+    if (!atomic_load(&engine->is_stopping))
+        tw_timer_set(engine->reactor, timer, tw_mono_ns() + SWEEP_NS);
+}
+
+tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_engine **ret_engine,
+                          struct tw_error *error)
+{
+    struct tw_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for the engine");
+    engine->executor = options->executor;
+    engine->reactor = options->reactor;
+    engine->sampler = options->sampler;
+    engine->adapters = options->adapters;
+    engine->n_adapters = options->n_adapters;
+    engine->copies_remembered = options->copies_remembered;
+    atomic_init(&engine->next_key, 1); /* 0 = no order asked for */
+    pthread_rwlock_init(&engine->fleet_lock, NULL);
+    pthread_mutex_init(&engine->change_mutex, NULL);
+    pthread_mutex_init(&engine->history.mutex, NULL);
+
+    tw_status status = TW_IO;
+    if (random_id(engine->instance_id) && random_id(engine->journal_id))
+        status = changes_start(engine, error);
+    else
+        tw_error_set(error, TW_IO, "the system has no random bytes to give");
+    if (status != TW_OK) {
+        tw_engine_stop(engine);
+        return status;
+    }
+    engine->sweep.fire = on_sweep;
+    tw_timer_set(engine->reactor, &engine->sweep, tw_mono_ns() + SWEEP_NS);
+    *ret_engine = engine;
+    return TW_OK;
+}
+
+void tw_engine_quiesce(struct tw_engine *engine)
+{
+    atomic_store(&engine->is_stopping, true);
+}
+
+void tw_engine_stop(struct tw_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    changes_stop(engine);
+    HASH_CLEAR(hh, engine->journal.index);
+    struct tw_master *master, *next_master;
+    HASH_ITER(hh, engine->masters, master, next_master)
+    HASH_CLEAR(hh, master->records);
+    for (struct tw_record *record = engine->history.oldest, *newer; record != NULL; record = newer) {
+        newer = record->newer;
+        tw_record_release(record);
+    }
+    fleet_clear(engine);
+    while (engine->halts != NULL) {
+        struct tw_active_halt *next = engine->halts->next;
+        free(engine->halts->note);
+        free(engine->halts);
+        engine->halts = next;
+    }
+    pthread_mutex_destroy(&engine->history.mutex);
+    pthread_mutex_destroy(&engine->change_mutex);
+    pthread_rwlock_destroy(&engine->fleet_lock);
+    free(engine);
+}
+
+void tw_engine_sampler_set(struct tw_engine *engine, struct tw_sampler *sampler)
+{
+    engine->sampler = sampler;
+}
+
+const char *tw_engine_instance_id(const struct tw_engine *engine)
+{
+    return engine->instance_id;
+}
+
+const char *tw_engine_journal_id(const struct tw_engine *engine)
+{
+    return engine->journal_id;
+}

@@ -1,0 +1,366 @@
+/* internal.h - the engine's own structs: who is guarded by what.
+ *
+ * Locks, outermost first: engine->change_mutex, master->mutex, engine->fleet_lock, slot->mutex; leaves: record->mutex,
+ * engine->history.mutex. */
+#ifndef TW_ENGINE_INTERNAL_H
+#define TW_ENGINE_INTERNAL_H
+
+#include <tradewake/base/clock.h>
+#include <tradewake/base/limits.h>
+#include <tradewake/core/copy_id.h>
+#include <tradewake/core/plan.h>
+#include <tradewake/core/verdict.h>
+#include <tradewake/engine/engine.h>
+#include <tradewake/telemetry/sample.h>
+
+#include <google/protobuf/timestamp.pb-c.h>
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uthash.h>
+
+#define STATE(name) TRADEWAKE__V1__COPY_STATE__COPY_STATE_##name
+#define REASON(name) TRADEWAKE__V1__REASON__REASON_##name
+#define ACTION(name) TRADEWAKE__V1__COPY_ACTION__COPY_ACTION_##name
+#define ORIGIN(name) TRADEWAKE__V1__COPY_ORIGIN__COPY_ORIGIN_##name
+#define REFUSAL(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
+
+#define container_of(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+
+typedef Tradewake__V1__CopyState copy_state;
+typedef Tradewake__V1__CopyAction copy_action;
+
+/* ---- A follower, alive ---- */
+
+struct tw_slot {
+    /* Set when it is made, read-only afterwards: any thread. */
+    struct tw_engine *engine;
+    char id[TW_ID_BYTES];
+    uint32_t number; /* rises; the order of followers everywhere */
+    const struct tw_adapter_ops *ops;
+    void *session;
+    struct tw_capabilities caps;
+    struct tw_lane *lane;
+
+    atomic_uint refs;
+    atomic_bool is_halted; /* in its own scope */
+    UT_hash_handle hh;     /* in engine->slots; guarded by fleet_lock */
+    struct tw_slot *retired_next; /* in engine->retired; guarded by fleet_lock */
+
+    /* Guarded by mutex. */
+    pthread_mutex_t mutex;
+    Tradewake__V1__Follower *message; /* what callers set */
+    struct tw_follower_rules rules;   /* the same, checked */
+    uint64_t revision;
+    int64_t created_wall_ns, updated_wall_ns;
+    char request_id[TW_ID_BYTES];
+    bool is_deleted;
+
+    struct tw_market market;
+    struct tw_account account;
+    bool is_connected;
+    int64_t connected_since_wall_ns;
+    char connection_message[TW_BROKER_TEXT_BYTES];
+    uint32_t open_positions; /* legs not closed, coming ones included */
+    uint32_t drifts;
+    struct tw_leg *legs;     /* not closed */
+    struct tw_copy *parked_oldest, *parked_newest; /* waiting for a connection, a market or a mode */
+};
+
+struct tw_subscription {
+    /* Set when it is made. */
+    char id[TW_ID_BYTES];
+    struct tw_master *master;
+    struct tw_slot *slot; /* holds a reference */
+    int64_t created_wall_ns;
+    char request_id[TW_ID_BYTES];
+
+    atomic_uint refs;
+    atomic_bool is_halted; /* of this pair */
+    UT_hash_handle hh;     /* in engine->subscriptions; guarded by fleet_lock */
+    uint32_t calls_out;    /* order calls at the broker now; guarded by the slot's mutex */
+
+    /* Guarded by the master's mutex. */
+    Tradewake__V1__CopyRules *message; /* NULL = defaults */
+    struct tw_rules rules;
+    uint64_t revision;
+    int64_t updated_wall_ns;
+    bool is_leaving; /* follows out */
+    bool is_gone;    /* deleted; kept for the copies that name it */
+};
+
+/* ---- A master's position and its copies ---- */
+
+enum position_state { POSITION_OPEN, POSITION_CLOSED, POSITION_MARK /* closed before it was opened */ };
+
+/* One follower's share of one master position. Guarded by the slot's mutex. */
+struct tw_leg {
+    struct tw_slot *slot;
+    struct tw_position *position;
+    struct tw_listing *listing;
+    enum tw_side side;
+    uint64_t key;
+    bool is_reversed, ignores_stop_loss, ignores_take_profit; /* as when it was opened */
+    bool is_closed;        /* nothing is left, or will be */
+    bool was_open;         /* something was filled once */
+    bool is_close_planned; /* a full close has been planned: what still waits to open need not */
+    uint32_t jobs;         /* copies of it that are not terminal */
+    tw_decimal wanted;     /* planned by opens: reserved in the listing */
+    tw_decimal filled, held;
+    tw_decimal open_price;
+    tw_decimal stop_loss, take_profit; /* at the broker, as believed; 0 = none */
+    char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now */
+    char open_copy_id[TW_COPY_ID_BYTES]; /* once its first call was made */
+    struct tw_copy *unsent_modify; /* the latest change that has not been sent */
+    struct tw_leg *previous, *next; /* in slot->legs */
+};
+
+struct tw_leg_block {
+    struct tw_leg_block *next;
+    uint32_t n_legs;
+    struct tw_leg legs[]; /* ascending by slot number */
+};
+
+/* Guarded by the master's mutex. */
+struct tw_position {
+    char id[TW_ID_BYTES]; /* the latest ticket */
+    struct tw_master *master;
+    enum position_state state;
+    tw_decimal initial, remaining; /* of the master */
+    struct tw_leg_block *blocks;
+    bool is_hashed;
+    atomic_uint busy; /* copies that are not terminal: keeps the legs */
+    UT_hash_handle hh;
+    struct tw_position *closed_next; /* in master->closed, oldest first */
+};
+
+struct tw_master {
+    char id[TW_ID_BYTES];
+    struct tw_engine *engine;
+    atomic_bool is_halted;
+    UT_hash_handle hh; /* in engine->masters; guarded by fleet_lock */
+
+    /* Guarded by mutex. */
+    pthread_mutex_t mutex;
+    struct tw_subscription **members; /* ascending by slot number; each holds a reference */
+    uint32_t n_members, members_room;
+    struct tw_position *positions;
+    struct tw_position *closed_oldest, *closed_newest;
+    struct tw_record *records; /* by event id */
+    uint32_t open_positions;
+    uint64_t last_sequence;
+    uint64_t *ahead; /* sequences seen beyond a gap, unordered */
+    uint32_t n_ahead;
+    char last_event_id[TW_ID_BYTES];
+    int64_t last_received_wall_ns;
+    bool has_account;
+    struct tw_account account;
+};
+
+/* ---- Copies ---- */
+
+/* Somebody waits until a record's copies are as far as `wait`; from the heap. */
+struct waiter {
+    void (*wake)(void *context);
+    void *context;
+    enum tw_wait wait;
+    struct waiter *next;
+};
+
+enum copy_phase { PHASE_CALL, PHASE_LOOKUP };
+
+struct tw_copy {
+    struct tw_job job; /* first */
+
+    /* Set by the planner before submit, read-only afterwards. */
+    struct tw_record *record;
+    struct tw_subscription *subscription; /* holds a reference */
+    struct tw_leg *leg;                   /* NULL for what touches no position; gone when terminal */
+    int64_t window_end_wall_ns;           /* opens: too old after it */
+    tw_decimal master_remaining, master_initial; /* reductions */
+
+    /* The change queue's: one push at a time, see changes.c. */
+    struct tw_copy *next_change;
+
+    atomic_bool may_be_withdrawn; /* QUEUED and no call out: what a halt may cancel */
+    atomic_int withdrawn_for;     /* a tw_reason, set by who withdraws it; 0 = the executor stopped */
+
+    /* Guarded by the slot's mutex from submit on. */
+    struct tw_copy *parked_next, *parked_previous;
+    const char *symbol; /* the listing's, else the record's */
+    struct tw_listing *listing;
+    tw_decimal volume, price, stop_price, stop_loss, take_profit;
+    tw_decimal filled, average_price;
+    int64_t expires_wall_ns, call_deadline_mono_ns, updated_wall_ns;
+    uint64_t change_id;
+    char *told; /* order id, position id, message of the broker, each ended by a NUL; or NULL */
+    int32_t broker_code;
+    uint32_t planned_ns, journaled_ns;
+    uint64_t started_ns, called_ns, answered_ns, held_ns;
+    uint32_t threads_at_start, threads_created, queue_depth;
+    uint32_t calls;
+    uint8_t lookups, absences, adapter_attempt, id_attempt, ids_sent;
+    uint8_t op, side, type, action, state, phase;
+    uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
+    bool is_full_close, reduces_risk;
+    bool is_skipped;     /* from the start */
+    bool is_change_queued, is_indexed, is_parked, has_id;
+    bool is_sent_counted, is_done_counted, is_call_out, is_sampled;
+    char id[TW_COPY_ID_BYTES];
+    UT_hash_handle hh; /* in history.index; the journal thread's */
+};
+
+struct tw_record {
+    struct tw_engine *engine;
+    struct tw_master *master;
+    uint64_t number; /* rises over all masters */
+    atomic_uint refs;
+
+    /* Set by the planner, read-only once it is in the history. */
+    int64_t received_mono_ns, received_wall_ns;
+    uint64_t upstream_ns;
+    uint8_t hash[TW_EVENT_HASH_BYTES];
+    Tradewake__V1__CopyOrigin origin;
+    char event_id[TW_ID_BYTES];
+    char subject_id[TW_ID_BYTES]; /* the position or order, as the event names it */
+    char symbol[TW_SYMBOL_BYTES];
+    char trace_id[33];
+    bool sequence_gap;
+    uint64_t expected_sequence;
+    uint8_t *packed; /* the TradeEvent as received; NULL for what the service made itself */
+    size_t packed_bytes;
+    uint32_t n_copies, accepted, skipped;
+
+    atomic_uint pending_sent, pending_done;
+    pthread_mutex_t mutex; /* guards waiters */
+    struct waiter *waiters;
+
+    UT_hash_handle hh;                  /* in master->records */
+    struct tw_record *older, *newer;    /* in the history; guarded by history.mutex */
+    bool is_in_history;
+
+    struct tw_copy copies[];
+};
+
+/* ---- The engine ---- */
+
+struct tw_active_halt {
+    struct tw_active_halt *next;
+    char follower_id[TW_ID_BYTES], master_id[TW_ID_BYTES];
+    bool everything;
+    char *note;
+    int64_t since_wall_ns;
+};
+
+struct tw_engine {
+    /* Set at start. */
+    struct tw_executor *executor;
+    struct tw_reactor *reactor;
+    struct tw_sampler *sampler;
+    const struct tw_engine_adapter *adapters;
+    size_t n_adapters;
+    uint32_t copies_remembered;
+    char instance_id[17], journal_id[17];
+
+    atomic_bool is_halted; /* everything */
+    atomic_bool is_stopping;
+    struct tw_timer sweep; /* the reactor's */
+    atomic_uint_fast64_t next_key, next_internal;
+    atomic_uint legs_remembered; /* of closed positions */
+
+    pthread_rwlock_t fleet_lock; /* guards the tables and counts, not what they point to */
+    struct tw_master *masters;
+    struct tw_slot *slots;
+    struct tw_subscription *subscriptions;
+    struct tw_active_halt *halts;
+    struct tw_slot *retired; /* deleted, their last jobs not back yet */
+    uint32_t next_slot_number;
+    uint32_t next_subscription;
+    atomic_uint threads_needed;
+    atomic_uint n_followers, n_connected;
+    pthread_mutex_t change_mutex; /* one change of the fleet at a time; outside every other lock */
+
+    struct {
+        pthread_mutex_t mutex;
+        struct tw_record *newest, *oldest; /* numbers fall from newest to oldest */
+        uint64_t n_copies, next_number;
+    } history;
+
+    struct {
+        pthread_t thread;
+        _Atomic(struct tw_copy *) head; /* newest first; taken whole */
+        atomic_uint wake;               /* futex word */
+        atomic_bool is_asleep, is_stopping, is_hurried;
+        bool is_started;
+        atomic_uint_fast64_t last_change_id, forgotten_change_id;
+        atomic_uint_fast64_t posted, done; /* for catch-up */
+        /* The journal thread's; others under index_mutex. */
+        pthread_mutex_t index_mutex;
+        struct tw_copy *index; /* by copy id */
+        pthread_mutex_t feeds_mutex;
+        struct tw_change_feed *feeds;
+    } journal;
+};
+
+/* messages.c */
+ProtobufCMessage *message_copy(const ProtobufCMessage *message, struct tw_arena *arena /* NULL = heap */);
+char *arena_print(struct tw_arena *arena, const char *format, ...) TW_PRINTF(2, 3);
+Google__Protobuf__Timestamp *arena_time(struct tw_arena *arena, int64_t wall_ns);
+char *arena_decimal(struct tw_arena *arena, tw_decimal value);
+
+/* fleet.c */
+void slot_hold(struct tw_slot *slot);
+void slot_release(struct tw_slot *slot);
+void subscription_hold(struct tw_subscription *subscription);
+void subscription_release(struct tw_subscription *subscription);
+struct tw_master *fleet_master_find(struct tw_engine *engine, const char *master_id);
+struct tw_slot *fleet_slot_hold(struct tw_engine *engine, const char *follower_id);
+void fleet_clear(struct tw_engine *engine);
+void fleet_sweep(struct tw_engine *engine);
+/* "~halt/...": the event id of what the service does by itself. */
+void fleet_event_id(struct tw_engine *engine, const char *kind, char ret[TW_ID_BYTES]);
+/* Drops members that follow out and hold nothing any more. Under the master's mutex. */
+void master_prune(struct tw_master *master);
+bool subscription_is_halted(const struct tw_subscription *subscription);
+
+/* session.c: what a broker tells */
+void session_host_init(struct tw_slot *slot, struct tw_session_host *ret);
+
+/* sequencer.c */
+struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies);
+void record_enter(struct tw_record *record);
+struct tw_position *position_find(struct tw_master *master, const char *id);
+struct tw_leg *position_leg(struct tw_position *position, const struct tw_slot *slot);
+void position_finish(struct tw_position *position);
+void position_free(struct tw_position *position);
+/* Closes what the followers (slot NULL = all) hold of one position, as one record with this event id.
+ * NULL: there was nothing to close. Owns: the caller, a reference. Under the master's mutex. */
+struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
+                                       const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
+                                       const char *event_id);
+
+/* copy.c */
+void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription);
+void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
+void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
+void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
+void copy_announce(struct tw_copy *copy);
+/* The client order id of an attempt, and the copy's own; from what never changes: no lock. */
+void copy_order_id(const struct tw_copy *copy, uint32_t attempt, char ret[TW_COPY_ID_BYTES]);
+void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES]);
+void copy_wake_parked(struct tw_slot *slot);
+/* Under the slot's mutex: nothing is left of it; so much is left of what it held. */
+void leg_close(struct tw_leg *leg);
+void leg_reduce(struct tw_leg *leg, tw_decimal volume);
+const char *copy_action_word(copy_action action);
+
+/* changes.c */
+tw_status changes_start(struct tw_engine *engine, struct tw_error *error);
+void changes_stop(struct tw_engine *engine);
+/* Under the slot's mutex, or before submit: marks it; after the mutex: pushes what was marked. */
+bool change_mark(struct tw_copy *copy);
+void change_push(struct tw_copy *copy);
+void record_free(struct tw_record *record);
+
+#endif

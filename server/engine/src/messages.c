@@ -1,0 +1,544 @@
+/* messages.c - copies, records and masters as the public contract shows them. */
+#include "internal.h"
+
+#include <google/protobuf/timestamp.pb-c.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Small things in an arena; an arena that is full gives empty texts, and the answer is refused as
+ * too large when it is packed. ---- */
+
+static char empty_text[] = "";
+
+char *arena_print(struct tw_arena *arena, const char *format, ...)
+{
+    char text[1024];
+    va_list values;
+    va_start(values, format);
+    int length = vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    size_t size = length < 0 ? 0 : (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
+    char *copy = tw_arena_text(arena, text, size);
+    return copy != NULL ? copy : empty_text;
+}
+
+static char *arena_text(struct tw_arena *arena, const char *text)
+{
+    if (text[0] == '\0')
+        return empty_text;
+    char *copy = tw_arena_text(arena, text, strlen(text));
+    return copy != NULL ? copy : empty_text;
+}
+
+char *arena_decimal(struct tw_arena *arena, tw_decimal value)
+{
+    char text[TW_DECIMAL_TEXT_BYTES];
+    return arena_text(arena, tw_decimal_text(value, text));
+}
+
+Google__Protobuf__Timestamp *arena_time(struct tw_arena *arena, int64_t wall_ns)
+{
+    Google__Protobuf__Timestamp *time = tw_arena_take(arena, sizeof *time);
+    if (time == NULL)
+        return NULL;
+    google__protobuf__timestamp__init(time);
+    time->seconds = wall_ns / TW_NS_PER_S;
+    time->nanos = (int32_t)(wall_ns % TW_NS_PER_S);
+    return time;
+}
+
+static void *arena_alloc(void *arena, size_t size)
+{
+    return tw_arena_take(arena, size);
+}
+
+static void arena_free(void *arena, void *pointer)
+{
+    (void)arena, (void)pointer;
+}
+
+ProtobufCMessage *message_copy(const ProtobufCMessage *message, struct tw_arena *arena)
+{
+    size_t size = protobuf_c_message_get_packed_size(message);
+    uint8_t *packed = malloc(size + 1);
+    if (packed == NULL)
+        return NULL;
+    protobuf_c_message_pack(message, packed);
+    ProtobufCAllocator in_arena = {arena_alloc, arena_free, arena};
+    ProtobufCMessage *copy = protobuf_c_message_unpack(message->descriptor,
+                                                       arena != NULL ? &in_arena : NULL, size, packed);
+    free(packed);
+    return copy;
+}
+
+/* ---- Records ---- */
+
+void tw_record_hold(struct tw_record *record)
+{
+    atomic_fetch_add_explicit(&record->refs, 1, memory_order_relaxed);
+}
+
+void record_free(struct tw_record *record)
+{
+    while (record->waiters != NULL) {
+        struct waiter *next = record->waiters->next;
+        record->waiters->wake(record->waiters->context);
+        free(record->waiters);
+        record->waiters = next;
+    }
+    for (uint32_t i = 0; i < record->n_copies; i++) {
+        free(record->copies[i].told);
+        subscription_release(record->copies[i].subscription);
+    }
+    pthread_mutex_destroy(&record->mutex);
+    free(record->packed);
+    free(record);
+}
+
+void tw_record_release(struct tw_record *record)
+{
+    if (atomic_fetch_sub_explicit(&record->refs, 1, memory_order_acq_rel) == 1)
+        record_free(record);
+}
+
+int64_t tw_record_received_wall_ns(const struct tw_record *record)
+{
+    return record->received_wall_ns;
+}
+
+const char *tw_record_event_id(const struct tw_record *record)
+{
+    return record->event_id;
+}
+
+size_t tw_record_copy_count(const struct tw_record *record)
+{
+    return record->n_copies;
+}
+
+struct tw_copy *tw_record_copy(struct tw_record *record, size_t index)
+{
+    assert(index < record->n_copies);
+    return &record->copies[index];
+}
+
+Tradewake__V1__TradeEvent *tw_record_event(const struct tw_record *record, struct tw_arena *arena)
+{
+    ProtobufCAllocator in_arena = {arena_alloc, arena_free, arena};
+    if (record->packed == NULL)
+        return NULL;
+    return tradewake__v1__trade_event__unpack(&in_arena, record->packed_bytes, record->packed);
+}
+
+uint32_t tw_record_pending(const struct tw_record *record, enum tw_wait wait)
+{
+    switch (wait) {
+    case TW_WAIT_SENT:
+        return atomic_load_explicit(&record->pending_sent, memory_order_acquire);
+    case TW_WAIT_DONE:
+        return atomic_load_explicit(&record->pending_done, memory_order_acquire);
+    case TW_WAIT_ACCEPTED:
+        break;
+    }
+    return 0;
+}
+
+struct tw_record_counts tw_record_counts_get(const struct tw_record *record)
+{
+    return (struct tw_record_counts){record->accepted, record->skipped};
+}
+
+struct tw_record *tw_engine_record_find(struct tw_engine *engine, const char *master_id,
+                                        const char *event_id)
+{
+    struct tw_master *master = fleet_master_find(engine, master_id);
+    struct tw_record *record = NULL;
+    if (master == NULL)
+        return NULL;
+    pthread_mutex_lock(&master->mutex);
+    HASH_FIND_STR(master->records, event_id, record);
+    if (record != NULL)
+        tw_record_hold(record);
+    pthread_mutex_unlock(&master->mutex);
+    return record;
+}
+
+/* ---- Copies ---- */
+
+void tw_copy_hold(struct tw_copy *copy)
+{
+    tw_record_hold(copy->record);
+}
+
+void tw_copy_release(struct tw_copy *copy)
+{
+    tw_record_release(copy->record);
+}
+
+static pthread_mutex_t *copy_mutex(struct tw_copy *copy)
+{
+    return &copy->subscription->slot->mutex;
+}
+
+bool tw_copy_was_skipped(struct tw_copy *copy)
+{
+    return copy->is_skipped; /* set before anybody else could see the copy */
+}
+
+void tw_copy_state(struct tw_copy *copy, copy_state *ret_state, tw_reason *ret_reason)
+{
+    pthread_mutex_lock(copy_mutex(copy));
+    *ret_state = (copy_state)copy->state;
+    *ret_reason = (tw_reason)copy->reason;
+    pthread_mutex_unlock(copy_mutex(copy));
+}
+
+uint64_t tw_copy_own_time_ns(struct tw_copy *copy)
+{
+    pthread_mutex_lock(copy_mutex(copy));
+    uint64_t called_ns = copy->called_ns;
+    pthread_mutex_unlock(copy_mutex(copy));
+    return called_ns;
+}
+
+uint64_t tw_copy_change_id(struct tw_copy *copy)
+{
+    pthread_mutex_lock(copy_mutex(copy));
+    uint64_t change_id = copy->change_id;
+    pthread_mutex_unlock(copy_mutex(copy));
+    return change_id;
+}
+
+bool tw_copy_is_terminal(struct tw_copy *copy)
+{
+    copy_state state;
+    tw_reason reason;
+    tw_copy_state(copy, &state, &reason);
+    return state != STATE(QUEUED) && state != STATE(SENT) && state != STATE(UNKNOWN);
+}
+
+int64_t tw_copy_received_wall_ns(const struct tw_copy *copy)
+{
+    return copy->record->received_wall_ns;
+}
+
+/* "" when nothing is there, also for volumes that were never decided. */
+static char *volume_text(struct tw_arena *arena, tw_decimal value)
+{
+    return value > 0 ? arena_decimal(arena, value) : empty_text;
+}
+
+Tradewake__V1__CopySummary *tw_copy_summary(struct tw_copy *copy, struct tw_arena *arena)
+{
+    Tradewake__V1__CopySummary *m = tw_arena_take(arena, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    tradewake__v1__copy_summary__init(m);
+    char id[TW_COPY_ID_BYTES];
+    m->follower_id = copy->subscription->slot->id;
+    m->master_position_id = copy->record->subject_id;
+
+    pthread_mutex_lock(copy_mutex(copy));
+    bool has_id = copy->has_id;
+    if (has_id)
+        memcpy(id, copy->id, sizeof id);
+    m->action = (copy_action)copy->action;
+    m->state = (copy_state)copy->state;
+    m->reason = (tw_reason)copy->reason;
+    m->side = (Tradewake__V1__Side)copy->side;
+    m->attempts = copy->calls;
+    m->own_time_ns = copy->called_ns;
+    const char *symbol = copy->symbol;
+    tw_decimal volume = copy->volume, filled = copy->filled, average = copy->average_price;
+    pthread_mutex_unlock(copy_mutex(copy));
+
+    if (!has_id)
+        copy_id_make(copy, id);
+    m->copy_id = arena_text(arena, id);
+    m->symbol = arena_text(arena, symbol);
+    m->volume = volume_text(arena, volume);
+    m->filled_volume = volume_text(arena, filled);
+    m->average_price = volume_text(arena, average);
+    return m;
+}
+
+static Tradewake__V1__StageTimes *stage_times(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    Tradewake__V1__StageTimes *times = tw_arena_take(arena, sizeof *times);
+    if (times == NULL)
+        return NULL;
+    tradewake__v1__stage_times__init(times);
+    times->planned_ns = copy->planned_ns;
+    times->journaled_ns = copy->journaled_ns;
+    times->started_ns = copy->started_ns;
+    times->called_ns = copy->called_ns;
+    times->answered_ns = copy->answered_ns;
+    times->held_ns = copy->held_ns;
+    times->upstream_ns = copy->record->upstream_ns;
+    return times;
+}
+
+static const char *reason_word(tw_reason reason)
+{
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value(&tradewake__v1__reason__descriptor, (int)reason);
+    return value != NULL ? value->name + strlen("REASON_") : "?";
+}
+
+/* One sentence for people: what happened, and what comes next. */
+static char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    const char *why = reason_word((tw_reason)copy->reason);
+    bool has_reason = copy->reason != REASON(UNSPECIFIED);
+    switch ((copy_state)copy->state) {
+    case STATE(QUEUED):
+        return has_reason ? arena_print(arena, "waits: %s", why) : arena_print(arena, "waits for its turn");
+    case STATE(SENT):
+        return arena_print(arena, "the order call has been made; the broker has not answered yet");
+    case STATE(DONE):
+        return has_reason ? arena_print(arena, "done: %s", why) : arena_print(arena, "done");
+    case STATE(PARTIAL):
+        return arena_print(arena, "the broker did part of it (%s); the rest is gone", why);
+    case STATE(REJECTED):
+        return arena_print(arena, "the broker said no: %s", why);
+    case STATE(SKIPPED):
+        return arena_print(arena, "nothing was sent: %s", why);
+    case STATE(EXPIRED):
+        return arena_print(arena, "too late to be sent: %s", why);
+    case STATE(CANCELLED):
+        return arena_print(arena, "withdrawn before it was sent: %s", why);
+    case STATE(UNKNOWN):
+        return arena_print(arena, "it may have executed (%s): the broker is being asked, %u times so far",
+                           why, copy->lookups);
+    default:
+        return empty_text;
+    }
+}
+
+static void fill_told(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+{
+    if (copy->told == NULL)
+        return;
+    const char *order = copy->told, *position = order + strlen(order) + 1;
+    m->broker_order_id = arena_text(arena, order);
+    m->broker_position_id = arena_text(arena, position);
+    m->broker_message = arena_text(arena, position + strlen(position) + 1);
+}
+
+static void fill_ids(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+{
+    uint32_t n = copy->ids_sent;
+    m->client_order_ids = tw_arena_zero(arena, (n + 1) * sizeof *m->client_order_ids);
+    if (m->client_order_ids == NULL)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        char id[TW_COPY_ID_BYTES];
+        copy_order_id(copy, i, id);
+        m->client_order_ids[m->n_client_order_ids++] = arena_text(arena, id);
+    }
+}
+
+static void fill_remarks(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+{
+    if (copy->n_remarks == 0)
+        return;
+    m->remarks = tw_arena_zero(arena, copy->n_remarks * sizeof *m->remarks);
+    if (m->remarks == NULL)
+        return;
+    for (uint32_t i = 0; i < copy->n_remarks; i++)
+        m->remarks[m->n_remarks++] = (tw_reason)copy->remarks[i];
+}
+
+/* Under the slot's mutex. */
+static void fill_live(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+{
+    m->action = (copy_action)copy->action;
+    m->state = (copy_state)copy->state;
+    m->reason = (tw_reason)copy->reason;
+    m->side = (Tradewake__V1__Side)copy->side;
+    m->type = (Tradewake__V1__OrderType)copy->type;
+    m->attempts = copy->calls;
+    m->broker_code = copy->broker_code;
+    m->change_id = copy->change_id;
+    m->symbol = arena_text(arena, copy->symbol);
+    m->volume = volume_text(arena, copy->volume);
+    m->price = volume_text(arena, copy->price);
+    m->stop_loss = arena_decimal(arena, copy->stop_loss);
+    m->take_profit = arena_decimal(arena, copy->take_profit);
+    m->filled_volume = volume_text(arena, copy->filled);
+    m->average_price = volume_text(arena, copy->average_price);
+    m->message = copy_words(copy, arena);
+    m->times = stage_times(copy, arena);
+    m->updated_at = arena_time(arena, copy->updated_wall_ns);
+    fill_told(copy, arena, m);
+    fill_ids(copy, arena, m);
+    fill_remarks(copy, arena, m);
+}
+
+Tradewake__V1__Copy *tw_copy_message(struct tw_copy *copy, struct tw_arena *arena)
+{
+    struct tw_record *record = copy->record;
+    Tradewake__V1__Copy *m = tw_arena_take(arena, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    tradewake__v1__copy__init(m);
+    char id[TW_COPY_ID_BYTES];
+    copy_id_make(copy, id);
+    m->copy_id = arena_text(arena, id);
+    m->event_id = record->event_id;
+    m->master_id = record->master->id;
+    m->follower_id = copy->subscription->slot->id;
+    m->subscription_id = copy->subscription->id;
+    m->origin = record->origin;
+    m->master_position_id = record->subject_id;
+    m->trace_id = record->trace_id;
+    m->received_at = arena_time(arena, record->received_wall_ns);
+    pthread_mutex_lock(copy_mutex(copy));
+    fill_live(copy, arena, m);
+    pthread_mutex_unlock(copy_mutex(copy));
+    return m;
+}
+
+/* ---- What a sample is about ---- */
+
+static void describe(void *subject, struct tw_sample_facts *ret)
+{
+    struct tw_copy *copy = subject;
+    struct tw_record *record = copy->record;
+    copy_id_make(copy, ret->copy_id); /* from what never changes: no lock */
+    ret->event_id = record->event_id;
+    ret->master_id = record->master->id;
+    ret->follower_id = copy->subscription->slot->id;
+    ret->adapter = copy->subscription->slot->ops->name;
+    ret->trace_id = record->trace_id;
+    ret->action = (int32_t)copy->action;
+    ret->received_wall_ns = record->received_wall_ns;
+    ret->upstream_ns = record->upstream_ns;
+}
+
+static void hold(void *subject)
+{
+    tw_copy_hold(subject);
+}
+
+static void release(void *subject)
+{
+    tw_copy_release(subject);
+}
+
+const struct tw_sample_subject_ops *tw_engine_subject_ops(void)
+{
+    static const struct tw_sample_subject_ops ops = {describe, hold, release};
+    return &ops;
+}
+
+/* ---- Looking things up ---- */
+
+struct tw_copy *tw_engine_copy_find(struct tw_engine *engine, const char *copy_id,
+                                    struct tw_record **ret_record)
+{
+    struct tw_copy *copy = NULL;
+    pthread_mutex_lock(&engine->journal.index_mutex);
+    HASH_FIND_STR(engine->journal.index, copy_id, copy);
+    if (copy != NULL)
+        tw_record_hold(copy->record);
+    pthread_mutex_unlock(&engine->journal.index_mutex);
+    if (copy != NULL)
+        *ret_record = copy->record;
+    return copy;
+}
+
+static bool is_any_or(const char *wanted, const char *value)
+{
+    return wanted[0] == '\0' || strcmp(wanted, value) == 0;
+}
+
+static bool record_matches(const struct tw_record *record, const struct tw_copy_filter *filter)
+{
+    return is_any_or(filter->master_id, record->master->id) &&
+           is_any_or(filter->event_id, record->event_id) &&
+           is_any_or(filter->subject_id, record->subject_id) &&
+           record->received_wall_ns >= filter->received_from_wall_ns &&
+           record->received_wall_ns < filter->received_until_wall_ns;
+}
+
+#define CONTAINS(list, n, value)                                                                     \
+    __extension__({                                                                                  \
+        bool found = (n) == 0;                                                                       \
+        for (size_t at_ = 0; at_ < (n) && !found; at_++)                                             \
+            found = (list)[at_] == (value);                                                          \
+        found;                                                                                       \
+    })
+
+bool tw_copy_matches(struct tw_copy *copy, const struct tw_copy_filter *filter)
+{
+    if (!record_matches(copy->record, filter) ||
+        !is_any_or(filter->follower_id, copy->subscription->slot->id) ||
+        !CONTAINS(filter->actions, filter->n_actions, (copy_action)copy->action))
+        return false;
+    copy_state state;
+    tw_reason reason;
+    tw_copy_state(copy, &state, &reason);
+    return CONTAINS(filter->states, filter->n_states, state) &&
+           CONTAINS(filter->reasons, filter->n_reasons, reason);
+}
+
+enum { HISTORY_STEPS_AT_ONCE = 256 }; /* whoever appends to the history never waits for more */
+
+/* The newest record below a number, held; from: a held record to go on from (it is released), or NULL.
+ * NULL: there is none. */
+static struct tw_record *history_below(struct tw_engine *engine, struct tw_record *from, uint64_t number)
+{
+    struct tw_record *record = from;
+    bool is_found;
+    do {
+        pthread_mutex_lock(&engine->history.mutex);
+        struct tw_record *at = record != NULL && record->is_in_history ? record : engine->history.newest;
+        for (int steps = 0; at != NULL && at->number >= number && steps < HISTORY_STEPS_AT_ONCE; steps++)
+            at = at->older;
+        if (at != NULL)
+            tw_record_hold(at);
+        is_found = at == NULL || at->number < number;
+        pthread_mutex_unlock(&engine->history.mutex);
+        if (record != NULL)
+            tw_record_release(record);
+        record = at;
+    } while (!is_found);
+    return record;
+}
+
+size_t tw_engine_copies_list(struct tw_engine *engine, const struct tw_copy_filter *filter,
+                             struct tw_copy_cursor *cursor, struct tw_copy **ret, size_t n_max)
+{
+    /* The cursor names the last copy given out: the record's number plus one, and its index. */
+    size_t n = 0;
+    bool is_first = cursor->record_number == UINT64_MAX;
+    uint64_t number = is_first ? UINT64_MAX : cursor->record_number + 1;
+    uint32_t index_max = is_first ? UINT32_MAX : cursor->index;
+    struct tw_record *record = history_below(engine, NULL, number);
+    while (record != NULL && n < n_max) {
+        bool is_cursors = !is_first && record->number == cursor->record_number;
+        uint32_t i = is_cursors ? index_max : record->n_copies;
+        if (i > 0 && record_matches(record, filter))
+            while (i > 0 && n < n_max) {
+                struct tw_copy *copy = &record->copies[--i];
+                if (!tw_copy_matches(copy, filter))
+                    continue;
+                tw_copy_hold(copy);
+                ret[n++] = copy;
+            }
+        if (n < n_max)
+            record = history_below(engine, record, record->number);
+    }
+    if (record != NULL)
+        tw_record_release(record);
+    if (n > 0) {
+        struct tw_copy *last = ret[n - 1];
+        cursor->record_number = last->record->number;
+        cursor->index = (uint32_t)(last - last->record->copies);
+    }
+    return n;
+}

@@ -1,0 +1,856 @@
+/* sequencer.c - one event of a master becomes a record with one copy per follower.
+ *
+ * Everything here runs on an rpc thread under the master's mutex, from the look for a duplicate to the
+ * hand-over of the last chunk, so that the order of events is the order in the lanes. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Positions ---- */
+
+struct tw_position *position_find(struct tw_master *master, const char *id)
+{
+    struct tw_position *position = NULL;
+    HASH_FIND_STR(master->positions, id, position);
+    return position;
+}
+
+struct tw_leg *position_leg(struct tw_position *position, const struct tw_slot *slot)
+{
+    for (struct tw_leg_block *block = position->blocks; block != NULL; block = block->next) {
+        uint32_t low = 0, high = block->n_legs;
+        while (low < high) {
+            uint32_t middle = low + (high - low) / 2;
+            struct tw_leg *leg = &block->legs[middle];
+            if (leg->slot == slot)
+                return leg;
+            if (leg->slot->number < slot->number)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+    }
+    return NULL;
+}
+
+void position_free(struct tw_position *position)
+{
+    while (position->blocks != NULL) {
+        struct tw_leg_block *next = position->blocks->next;
+        for (uint32_t i = 0; i < position->blocks->n_legs; i++)
+            slot_release(position->blocks->legs[i].slot);
+        free(position->blocks);
+        position->blocks = next;
+    }
+    free(position);
+}
+
+static struct tw_position *position_new(struct tw_master *master, const char *id)
+{
+    struct tw_position *position = calloc(1, sizeof *position);
+    if (position == NULL)
+        return NULL;
+    snprintf(position->id, sizeof position->id, "%s", id);
+    position->master = master;
+    HASH_ADD_STR(master->positions, id, position);
+    position->is_hashed = true;
+    return position;
+}
+
+static void position_unhash(struct tw_position *position)
+{
+    if (position->is_hashed)
+        HASH_DEL(position->master->positions, position);
+    position->is_hashed = false;
+}
+
+static uint32_t position_legs(const struct tw_position *position)
+{
+    uint32_t n = 1; /* the position itself costs about as much as a leg */
+    for (const struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
+        n += block->n_legs;
+    return n;
+}
+
+/* Forgets what has been closed longest, until no more is remembered than copies are. What a copy still
+ * works on stays. */
+static void positions_forget(struct tw_master *master)
+{
+    struct tw_engine *engine = master->engine;
+    while (master->closed_oldest != NULL && master->closed_oldest != master->closed_newest &&
+           atomic_load_explicit(&engine->legs_remembered, memory_order_relaxed) >
+               engine->copies_remembered) {
+        struct tw_position *oldest = master->closed_oldest;
+        if (atomic_load_explicit(&oldest->busy, memory_order_acquire) > 0)
+            return;
+        master->closed_oldest = oldest->closed_next;
+        atomic_fetch_sub_explicit(&engine->legs_remembered, position_legs(oldest),
+                                  memory_order_relaxed);
+        position_unhash(oldest);
+        position_free(oldest);
+    }
+}
+
+/* The master holds nothing of it any more, or it never opened it (a mark). */
+static void position_remember(struct tw_position *position)
+{
+    struct tw_master *master = position->master;
+    if (master->closed_newest != NULL && master->closed_oldest != NULL)
+        master->closed_newest->closed_next = position;
+    else
+        master->closed_oldest = position;
+    master->closed_newest = position;
+    atomic_fetch_add_explicit(&master->engine->legs_remembered, position_legs(position),
+                              memory_order_relaxed);
+    positions_forget(master);
+}
+
+void position_finish(struct tw_position *position)
+{
+    assert(position->state == POSITION_OPEN);
+    position->state = POSITION_CLOSED;
+    position->remaining = 0;
+    position->master->open_positions--;
+    position_remember(position);
+}
+
+static struct tw_leg_block *leg_block_new(struct tw_position *position, uint32_t n_legs_max)
+{
+    struct tw_leg_block *block = calloc(1, sizeof *block + n_legs_max * sizeof block->legs[0]);
+    if (block == NULL)
+        return NULL;
+    block->next = position->blocks;
+    position->blocks = block;
+    return block;
+}
+
+/* ---- Records ---- */
+
+struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies)
+{
+    struct tw_record *record = calloc(1, sizeof *record + n_copies * sizeof record->copies[0]);
+    if (record == NULL)
+        return NULL;
+    record->engine = master->engine;
+    record->master = master;
+    record->n_copies = n_copies;
+    snprintf(record->event_id, sizeof record->event_id, "%s", event_id);
+    pthread_mutex_init(&record->mutex, NULL);
+    /* One for the caller. The history's is taken in record_enter(), a copy's when it is submitted.
+     * One more than the copies is pending until planning is over. */
+    atomic_init(&record->refs, 1);
+    atomic_init(&record->pending_sent, n_copies + 1);
+    atomic_init(&record->pending_done, n_copies + 1);
+    return record;
+}
+
+void record_enter(struct tw_record *record)
+{
+    struct tw_engine *engine = record->engine;
+    tw_record_hold(record);
+    pthread_mutex_lock(&engine->history.mutex);
+    record->number = engine->history.next_number++;
+    record->is_in_history = true;
+    record->older = engine->history.newest;
+    if (engine->history.newest != NULL)
+        engine->history.newest->newer = record;
+    else
+        engine->history.oldest = record;
+    engine->history.newest = record;
+    engine->history.n_copies += record->n_copies;
+    pthread_mutex_unlock(&engine->history.mutex);
+}
+
+/* ---- Planning ---- */
+
+struct planning {
+    struct tw_engine *engine;
+    struct tw_master *master;
+    const struct tw_event *event;
+    struct tw_record *record;
+    struct tw_position *position;  /* NULL = the master has no such position */
+    struct tw_leg_block *new_legs; /* room for an open's */
+    int64_t now_wall_ns;
+    bool is_full_close;
+    /* Decides one copy: leaves it QUEUED and ready, or ends it with a reason. */
+    void (*plan_one)(struct planning *planning, struct tw_copy *copy);
+};
+
+static void plan_skip(struct tw_copy *copy, copy_action action, copy_state state, tw_reason reason)
+{
+    copy->action = (uint8_t)action;
+    copy_end_unsent(copy, state, reason);
+}
+
+static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const struct tw_plan *plan)
+{
+    struct tw_slot *slot = copy->subscription->slot;
+    const struct tw_rules *rules = &copy->subscription->rules;
+    struct tw_leg *leg = &p->new_legs->legs[p->new_legs->n_legs++];
+    slot_hold(slot);
+    *leg = (struct tw_leg){
+        .slot = slot,
+        .position = p->position,
+        .listing = plan->listing,
+        .side = plan->side,
+        .key = atomic_fetch_add_explicit(&p->engine->next_key, 1, memory_order_relaxed),
+        .is_reversed = rules->reverse,
+        .ignores_stop_loss = rules->ignore_stop_loss,
+        .ignores_take_profit = rules->ignore_take_profit,
+        .next = slot->legs,
+    };
+    if (slot->legs != NULL)
+        slot->legs->previous = leg;
+    slot->legs = leg;
+    slot->open_positions++;
+    return leg;
+}
+
+static void view_fill(const struct planning *p, const struct tw_subscription *subscription,
+                      struct tw_follower_view *ret)
+{
+    const struct tw_slot *slot = subscription->slot;
+    *ret = (struct tw_follower_view){
+        .follower = &slot->rules,
+        .rules = &subscription->rules,
+        .market = &slot->market,
+        .account = &slot->account,
+        .master_account = p->master->has_account ? &p->master->account : NULL,
+        .is_halted = subscription_is_halted(subscription),
+        .is_leaving = subscription->is_leaving || slot->is_deleted,
+        .open_positions = slot->open_positions,
+    };
+}
+
+static void plan_one_open(struct planning *p, struct tw_copy *copy)
+{
+    struct tw_subscription *subscription = copy->subscription;
+    struct tw_slot *slot = subscription->slot;
+    struct tw_leg *leg = NULL;
+    bool is_increase = p->new_legs == NULL;
+    if (is_increase) {
+        leg = position_leg(p->position, slot);
+        if (leg == NULL || leg->is_closed) {
+            plan_skip(copy, ACTION(OPEN), STATE(SKIPPED),
+                      leg != NULL ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
+            return;
+        }
+    }
+    struct tw_follower_view view;
+    struct tw_plan plan;
+    view_fill(p, subscription, &view);
+    tw_plan_open(p->event, &view, p->now_wall_ns, &plan);
+    copy_plan_set(copy, &plan);
+    if (plan.state != STATE(QUEUED)) {
+        copy_end_unsent(copy, plan.state, plan.reason);
+        return;
+    }
+    if (leg == NULL)
+        leg = leg_new(p, copy, &plan);
+    leg->wanted += plan.volume;
+    leg->listing->open_volume += plan.volume;
+    copy->window_end_wall_ns = p->event->observed_wall_ns + subscription->rules.open_window_ns;
+    if (!slot->is_connected)
+        copy->reason = REASON(NO_CONNECTION);
+    copy_ready(copy, leg, false);
+}
+
+static void plan_one_marked(struct planning *p, struct tw_copy *copy)
+{
+    (void)p;
+    plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(ALREADY_CLOSED));
+}
+
+/* What a queued reduction waits for right now; for the answer, the gate decides again. */
+static tw_reason waits_for(const struct tw_slot *slot)
+{
+    switch (slot->rules.mode) {
+    case TW_MODE_PAUSED:
+        return REASON(FOLLOWER_PAUSED);
+    case TW_MODE_MONITOR:
+        return REASON(MONITORED);
+    default:
+        return slot->is_connected ? REASON(UNSPECIFIED) : REASON(NO_CONNECTION);
+    }
+}
+
+static struct tw_close_decision close_now(const struct planning *p, const struct tw_leg *leg)
+{
+    const struct tw_close_input input = {
+        .filled = leg->filled,
+        .held = leg->held,
+        .is_full = p->is_full_close,
+        .master_remaining = p->position->remaining,
+        .master_initial = p->position->initial,
+        .volume_min = leg->listing->instrument.volume_min,
+        .volume_step = leg->listing->instrument.volume_step,
+    };
+    return tw_close_decide(&input);
+}
+
+static void close_ready(struct tw_copy *copy, struct tw_leg *leg, bool is_full, tw_decimal volume,
+                        copy_action action)
+{
+    copy->action = (uint8_t)action;
+    copy->op = TW_OP_CLOSE;
+    copy->side = (uint8_t)tw_side_opposite(leg->side);
+    copy->type = TW_ORDER_MARKET;
+    copy->volume = volume;
+    copy->is_full_close = is_full;
+    copy->master_remaining = is_full ? 0 : leg->position->remaining;
+    copy->master_initial = leg->position->initial;
+    copy->reason = (uint8_t)waits_for(leg->slot);
+    leg->is_close_planned |= is_full;
+    copy_ready(copy, leg, true);
+}
+
+static void plan_one_close(struct planning *p, struct tw_copy *copy)
+{
+    copy_action action = p->is_full_close ? ACTION(CLOSE) : ACTION(PARTIAL_CLOSE);
+    struct tw_leg *leg = p->position != NULL ? position_leg(p->position, copy->subscription->slot) : NULL;
+    if (leg == NULL) {
+        plan_skip(copy, action, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
+        return;
+    }
+    copy->listing = leg->listing;
+    copy->symbol = leg->listing->instrument.symbol;
+    copy->side = (uint8_t)tw_side_opposite(leg->side);
+    if (leg->is_closed) {
+        if (leg->was_open)
+            plan_skip(copy, action, STATE(DONE), REASON(ALREADY_CLOSED));
+        else
+            plan_skip(copy, action, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
+        return;
+    }
+    struct tw_close_decision decision = close_now(p, leg);
+    if (decision.volume == 0 && leg->jobs == 0) {
+        plan_skip(copy, action, STATE(SKIPPED), decision.reason);
+        return;
+    }
+    copy->price = p->event->price;
+    close_ready(copy, leg, p->is_full_close,
+                decision.volume > 0 ? decision.volume : leg->wanted, action);
+}
+
+/* The change before this one has not been sent: it gives way, and what only it said is kept. */
+static bool supersede_match(struct tw_job *job, void *context)
+{
+    if (job != context)
+        return false;
+    struct tw_copy *copy = (struct tw_copy *)job;
+    atomic_store_explicit(&copy->withdrawn_for, REASON(SUPERSEDED), memory_order_release);
+    return true;
+}
+
+static void supersede(struct tw_slot *slot, struct tw_leg *leg, struct tw_copy *copy)
+{
+    pthread_mutex_lock(&slot->mutex);
+    struct tw_copy *before = leg->unsent_modify;
+    if (before != NULL)
+        tw_record_hold(before->record);
+    pthread_mutex_unlock(&slot->mutex);
+    if (before == NULL)
+        return;
+
+    if (tw_lane_cancel(slot->lane, supersede_match, &before->job) == 1) {
+        if (copy->stop_loss == TW_DECIMAL_UNSET)
+            copy->stop_loss = before->stop_loss;
+        if (copy->take_profit == TW_DECIMAL_UNSET)
+            copy->take_profit = before->take_profit;
+    }
+    tw_record_release(before->record);
+}
+
+/* Stops as the follower has them: turned for a reversed copy, without what it ignores. */
+static void modify_turn(const struct tw_event *event, const struct tw_leg *leg, struct tw_copy *copy)
+{
+    copy->stop_loss = leg->is_reversed ? event->take_profit : event->stop_loss;
+    copy->take_profit = leg->is_reversed ? event->stop_loss : event->take_profit;
+    if (leg->ignores_stop_loss)
+        copy->stop_loss = TW_DECIMAL_UNSET;
+    if (leg->ignores_take_profit)
+        copy->take_profit = TW_DECIMAL_UNSET;
+}
+
+static tw_reason modify_refused_now(const struct tw_copy *copy, const struct tw_leg *leg)
+{
+    const struct tw_stops_input input = {.stop_loss = copy->stop_loss,
+                                         .take_profit = copy->take_profit,
+                                         .side = leg->side,
+                                         .listing = leg->listing};
+    tw_decimal stop_loss, take_profit;
+    tw_stops_decide(&input, &stop_loss, &take_profit);
+    if ((stop_loss == TW_DECIMAL_UNSET || stop_loss == leg->stop_loss) &&
+        (take_profit == TW_DECIMAL_UNSET || take_profit == leg->take_profit))
+        return REASON(NO_CHANGE);
+    if (tw_stops_tighten(leg->side, leg->stop_loss, leg->take_profit, stop_loss, take_profit))
+        return REASON(UNSPECIFIED);
+    if (subscription_is_halted(copy->subscription))
+        return REASON(HALTED);
+    switch (leg->slot->rules.mode) {
+    case TW_MODE_CLOSE_ONLY:
+        return REASON(CLOSE_ONLY);
+    case TW_MODE_PAUSED:
+        return REASON(FOLLOWER_PAUSED);
+    case TW_MODE_MONITOR:
+        return REASON(MONITORED);
+    case TW_MODE_ACTIVE:
+        break;
+    }
+    return REASON(UNSPECIFIED);
+}
+
+/* Takes and leaves the slot's mutex itself: superseding must not hold it. */
+static void plan_one_modify(struct planning *p, struct tw_copy *copy)
+{
+    struct tw_slot *slot = copy->subscription->slot;
+    struct tw_leg *leg = p->position != NULL ? position_leg(p->position, slot) : NULL;
+    if (leg == NULL) {
+        plan_skip(copy, ACTION(MODIFY), STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
+        return;
+    }
+    copy->action = ACTION(MODIFY);
+    copy->op = TW_OP_MODIFY;
+    modify_turn(p->event, leg, copy);
+    supersede(slot, leg, copy);
+
+    pthread_mutex_lock(&slot->mutex);
+    copy->listing = leg->listing;
+    copy->symbol = leg->listing->instrument.symbol;
+    copy->side = (uint8_t)leg->side;
+    tw_reason refused = REASON(UNSPECIFIED);
+    if (leg->is_closed)
+        refused = leg->was_open ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON);
+    else if (leg->jobs == 0)
+        refused = modify_refused_now(copy, leg);
+    if (refused != REASON(UNSPECIFIED)) {
+        copy_end_unsent(copy, STATE(SKIPPED), refused);
+    } else {
+        copy->reason = (uint8_t)waits_for(slot);
+        copy_ready(copy, leg, true);
+        leg->unsent_modify = copy;
+    }
+    pthread_mutex_unlock(&slot->mutex);
+}
+
+static void plan_one_pending(struct planning *p, struct tw_copy *copy)
+{
+    static const copy_action actions[] = {
+        [TW_EVENT_PLACE] = ACTION(PLACE),
+        [TW_EVENT_MODIFY_ORDER] = ACTION(MODIFY_ORDER),
+        [TW_EVENT_CANCEL] = ACTION(CANCEL),
+        [TW_EVENT_TRIGGER] = ACTION(OPEN),
+    };
+    plan_skip(copy, actions[p->event->kind], STATE(SKIPPED), REASON(PENDING_SKIPPED));
+}
+
+static void plan_copy(struct planning *p, struct tw_copy *copy)
+{
+    if (p->plan_one == plan_one_modify) {
+        plan_one_modify(p, copy);
+        return;
+    }
+    struct tw_slot *slot = copy->subscription->slot;
+    pthread_mutex_lock(&slot->mutex);
+    p->plan_one(p, copy);
+    pthread_mutex_unlock(&slot->mutex);
+}
+
+/* One chunk: plan, append, submit. */
+static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
+{
+    struct tw_record *record = p->record;
+    struct tw_job *jobs[TW_PLAN_CHUNK];
+    size_t n_jobs = 0;
+    for (uint32_t i = from; i < until; i++) {
+        struct tw_copy *copy = &record->copies[i];
+        copy_init(copy, record, p->master->members[i]);
+        plan_copy(p, copy);
+        if (copy->is_skipped)
+            continue;
+        jobs[n_jobs++] = &copy->job;
+    }
+    uint32_t n_skipped = until - from - (uint32_t)n_jobs;
+    record->skipped += n_skipped;
+    record->accepted += (uint32_t)n_jobs;
+    atomic_fetch_sub_explicit(&record->pending_sent, n_skipped, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&record->pending_done, n_skipped, memory_order_relaxed);
+    atomic_fetch_add_explicit(&record->refs, (unsigned)n_jobs, memory_order_relaxed);
+
+    int64_t now_wall_ns = tw_wall_ns();
+    uint32_t planned_ns = (uint32_t)(tw_mono_ns() - record->received_mono_ns);
+    for (uint32_t i = from; i < until; i++) {
+        struct tw_copy *copy = &record->copies[i];
+        copy->planned_ns = copy->journaled_ns = planned_ns; /* written nowhere yet: the same instant */
+        copy->updated_wall_ns = now_wall_ns;
+        copy->is_change_queued = true; /* nobody else sees it yet */
+        change_push(copy);
+    }
+    tw_executor_submit(p->engine->executor, jobs, n_jobs);
+}
+
+static void plan_all(struct planning *p)
+{
+    struct tw_record *record = p->record;
+    for (uint32_t from = 0; from < record->n_copies; from += TW_PLAN_CHUNK) {
+        uint32_t until = from + TW_PLAN_CHUNK;
+        plan_chunk(p, from, until < record->n_copies ? until : record->n_copies);
+    }
+    atomic_fetch_sub_explicit(&record->pending_sent, 1, memory_order_acq_rel);
+    atomic_fetch_sub_explicit(&record->pending_done, 1, memory_order_acq_rel);
+}
+
+/* ---- The event at the master ---- */
+
+static bool prepare_open(struct planning *p)
+{
+    const struct tw_event *event = p->event;
+    struct tw_position *position = p->position;
+    if (position != NULL && position->state == POSITION_MARK) {
+        position->state = POSITION_CLOSED;
+        p->plan_one = plan_one_marked;
+        return true;
+    }
+    bool adds = position != NULL && position->state == POSITION_OPEN; /* checked: it says so */
+    if (!adds) {
+        if (position != NULL)
+            position_unhash(position); /* closed, and the id is used again */
+        position = p->position = position_new(p->master, event->position_id);
+        if (position == NULL)
+            return false;
+        p->master->open_positions++;
+        p->new_legs = leg_block_new(position, p->master->n_members);
+        if (p->new_legs == NULL)
+            return false;
+    }
+    position->initial += event->volume;
+    position->remaining += event->volume;
+    p->plan_one = plan_one_open;
+    return true;
+}
+
+static tw_decimal close_remaining(const struct tw_event *event, const struct tw_position *position)
+{
+    tw_decimal remaining = 0;
+    if (event->remaining_volume != TW_DECIMAL_UNSET)
+        remaining = event->remaining_volume;
+    else if (event->volume != TW_DECIMAL_UNSET)
+        remaining = position->remaining > event->volume ? position->remaining - event->volume : 0;
+    return remaining < position->remaining ? remaining : position->remaining;
+}
+
+static bool prepare_close(struct planning *p)
+{
+    const struct tw_event *event = p->event;
+    struct tw_position *position = p->position;
+    p->plan_one = plan_one_close;
+    bool names_rest = event->remaining_volume != TW_DECIMAL_UNSET ? event->remaining_volume > 0
+                                                                  : event->volume != TW_DECIMAL_UNSET;
+    if (position == NULL) {
+        p->is_full_close = !names_rest;
+        if (names_rest)
+            return true;
+        position = position_new(p->master, event->position_id);
+        if (position == NULL)
+            return false;
+        position->state = POSITION_MARK;
+        position_remember(position);
+        return true;
+    }
+    if (position->state != POSITION_OPEN) {
+        p->is_full_close = !names_rest;
+        return true;
+    }
+    position->remaining = close_remaining(event, position);
+    p->is_full_close = position->remaining == 0;
+    return true;
+}
+
+/* After the copies have been planned: the position takes the master's new state and ticket. */
+static void finish_close(struct planning *p)
+{
+    struct tw_position *position = p->position;
+    if (position == NULL || position->state != POSITION_OPEN)
+        return;
+    if (p->is_full_close) {
+        position_finish(position);
+        return;
+    }
+    const char *ticket = p->event->new_position_id;
+    if (ticket[0] == '\0' || strcmp(ticket, position->id) == 0)
+        return;
+    position_unhash(position);
+    snprintf(position->id, sizeof position->id, "%s", ticket);
+    struct tw_position *stale = position_find(p->master, ticket);
+    if (stale != NULL)
+        position_unhash(stale); /* closed or a mark: looked at before */
+    HASH_ADD_STR(p->master->positions, id, position);
+    position->is_hashed = true;
+}
+
+static bool prepare_modify(struct planning *p)
+{
+    p->plan_one = plan_one_modify;
+    return true;
+}
+
+/* Pendings are not placed; a trigger still makes a position of the master, so that its close is known. */
+static bool prepare_pending(struct planning *p)
+{
+    p->plan_one = plan_one_pending;
+    if (p->event->kind != TW_EVENT_TRIGGER || p->position != NULL)
+        return true;
+    struct tw_position *position = position_new(p->master, p->event->position_id);
+    if (position == NULL)
+        return false;
+    p->master->open_positions++;
+    return true;
+}
+
+typedef bool prepare_fn(struct planning *p);
+
+static prepare_fn *const prepare_by_kind[] = {
+    [TW_EVENT_OPEN] = prepare_open,       [TW_EVENT_MODIFY] = prepare_modify,
+    [TW_EVENT_CLOSE] = prepare_close,     [TW_EVENT_PLACE] = prepare_pending,
+    [TW_EVENT_MODIFY_ORDER] = prepare_pending, [TW_EVENT_CANCEL] = prepare_pending,
+    [TW_EVENT_TRIGGER] = prepare_pending,
+};
+
+/* ---- The door ---- */
+
+static bool refuse_no_memory(struct tw_refusal *refusal)
+{
+    refusal->retry_after_ns = TW_NS_PER_S;
+    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory for another event");
+}
+
+static bool check_position(struct tw_master *master, const struct tw_event *event,
+                           struct tw_refusal *refusal)
+{
+    const struct tw_position *position = position_find(master, event->position_id);
+    if (event->kind == TW_EVENT_OPEN && !event->increase && position != NULL &&
+        position->state == POSITION_OPEN)
+        return tw_refuse(refusal, REFUSAL(POSITION_EXISTS), "event.open.position_id",
+                         "position \"%s\" of \"%s\" is open already; set increase to add to it",
+                         event->position_id, master->id);
+    tw_decimal sum;
+    if (event->kind == TW_EVENT_OPEN && position != NULL && position->state == POSITION_OPEN &&
+        (!tw_decimal_add(position->initial, event->volume, &sum)))
+        return tw_refuse(refusal, REFUSAL(INVALID_FIELD), "event.open.volume",
+                         "adds up to more than can be counted");
+    if (event->kind == TW_EVENT_CLOSE && event->new_position_id[0] != '\0') {
+        const struct tw_position *other = position_find(master, event->new_position_id);
+        if (other != NULL && other != position && other->state == POSITION_OPEN)
+            return tw_refuse(refusal, REFUSAL(POSITION_EXISTS), "event.close.new_position_id",
+                             "position \"%s\" of \"%s\" is open already", event->new_position_id,
+                             master->id);
+    }
+    return true;
+}
+
+enum { SEQUENCES_AHEAD_MAX = 1024 };
+
+/* Notes a numbered event. *ret_expected: the number that was expected; *ret_gap: this is not it, and
+ * none before it is missing any more once that one comes. */
+static void sequence_note(struct tw_master *master, uint64_t sequence, bool *ret_gap,
+                          uint64_t *ret_expected)
+{
+    *ret_gap = false;
+    *ret_expected = 0;
+    if (sequence == 0)
+        return;
+    if (master->last_sequence == 0)
+        master->last_sequence = sequence - 1; /* the first one seen is where counting begins */
+    *ret_expected = master->last_sequence + 1;
+    if (sequence > master->last_sequence + 1) {
+        *ret_gap = true;
+        if (master->ahead == NULL)
+            master->ahead = calloc(SEQUENCES_AHEAD_MAX, sizeof *master->ahead);
+        if (master->ahead != NULL && master->n_ahead < SEQUENCES_AHEAD_MAX)
+            master->ahead[master->n_ahead++] = sequence;
+        return;
+    }
+    if (sequence == master->last_sequence + 1)
+        master->last_sequence = sequence;
+    for (uint32_t i = 0; i < master->n_ahead;) {
+        if (master->ahead[i] > master->last_sequence + 1) {
+            i++;
+            continue;
+        }
+        if (master->ahead[i] == master->last_sequence + 1)
+            master->last_sequence++;
+        master->ahead[i] = master->ahead[--master->n_ahead];
+        i = 0;
+    }
+}
+
+static bool record_fill(struct tw_record *record, const struct tw_submission *submission)
+{
+    const struct tw_event *event = submission->event;
+    record->origin = ORIGIN(EVENT);
+    record->received_mono_ns = submission->received_mono_ns;
+    record->received_wall_ns = submission->received_wall_ns;
+    int64_t upstream_ns = submission->received_wall_ns - event->observed_wall_ns;
+    record->upstream_ns = upstream_ns > 0 ? (uint64_t)upstream_ns : 0;
+    snprintf(record->subject_id, sizeof record->subject_id, "%s", tw_event_subject_id(event));
+    snprintf(record->symbol, sizeof record->symbol, "%s", event->symbol);
+    snprintf(record->trace_id, sizeof record->trace_id, "%s", submission->trace_id);
+    record->packed_bytes = tradewake__v1__trade_event__get_packed_size(submission->message);
+    record->packed = malloc(record->packed_bytes + 1);
+    if (record->packed == NULL)
+        return false;
+    tradewake__v1__trade_event__pack(submission->message, record->packed);
+    return true;
+}
+
+static void note_event(struct tw_master *master, const struct tw_submission *submission,
+                       struct tw_record *record)
+{
+    const struct tw_event *event = submission->event;
+    sequence_note(master, event->sequence, &record->sequence_gap, &record->expected_sequence);
+    if (event->has_account) {
+        master->account = event->account;
+        master->has_account = true;
+    }
+    snprintf(master->last_event_id, sizeof master->last_event_id, "%s", event->event_id);
+    master->last_received_wall_ns = submission->received_wall_ns;
+}
+
+/* A new event, checked: from here on it happens. Under the master's mutex. */
+static bool accept(struct tw_master *master, const struct tw_submission *submission,
+                   const uint8_t hash[TW_EVENT_HASH_BYTES], struct tw_record **ret,
+                   struct tw_refusal *refusal)
+{
+    const struct tw_event *event = submission->event;
+    struct tw_record *record = record_new(master, event->event_id, master->n_members);
+    if (record == NULL)
+        return refuse_no_memory(refusal);
+    memcpy(record->hash, hash, TW_EVENT_HASH_BYTES);
+    struct planning planning = {
+        .engine = master->engine,
+        .master = master,
+        .event = event,
+        .record = record,
+        .position = event->position_id[0] != '\0' ? position_find(master, event->position_id) : NULL,
+        .now_wall_ns = submission->received_wall_ns,
+    };
+    if (!record_fill(record, submission) || !prepare_by_kind[event->kind](&planning)) {
+        record->n_copies = 0; /* none has been made yet */
+        tw_record_release(record);
+        return refuse_no_memory(refusal);
+    }
+    note_event(master, submission, record);
+    HASH_ADD_STR(master->records, event_id, record);
+    record_enter(record);
+    plan_all(&planning);
+    if (event->kind == TW_EVENT_CLOSE)
+        finish_close(&planning);
+    *ret = record;
+    return true;
+}
+
+bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *submission,
+                      struct tw_submitted *ret, struct tw_refusal *refusal)
+{
+    const struct tw_event *event = submission->event;
+    uint8_t hash[TW_EVENT_HASH_BYTES];
+    tw_event_hash(event, hash);
+
+    struct tw_master *master = fleet_master_find(engine, event->master_id);
+    if (master == NULL)
+        return tw_refuse(refusal, REFUSAL(MASTER_NOT_FOUND), "event.master_id",
+                         "nobody follows \"%s\"", event->master_id);
+    pthread_mutex_lock(&master->mutex);
+    struct tw_record *known = NULL, *record = NULL;
+    bool ok = true;
+    HASH_FIND_STR(master->records, event->event_id, known);
+    if (known != NULL) {
+        ok = memcmp(known->hash, hash, sizeof hash) == 0;
+        if (ok) {
+            tw_record_hold(known);
+            record = known;
+        } else {
+            tw_refuse(refusal, REFUSAL(EVENT_ID_REUSED), "event.event_id",
+                      "\"%s\" was another event of \"%s\"", event->event_id, master->id);
+        }
+    } else {
+        master_prune(master);
+        if (master->n_members == 0)
+            ok = tw_refuse(refusal, REFUSAL(MASTER_NOT_FOUND), "event.master_id",
+                           "nobody follows \"%s\"", event->master_id);
+        ok = ok && check_position(master, event, refusal) &&
+             accept(master, submission, hash, &record, refusal);
+    }
+    pthread_mutex_unlock(&master->mutex);
+    if (!ok)
+        return false;
+    *ret = (struct tw_submitted){
+        .record = record,
+        .is_duplicate = known != NULL,
+        .sequence_gap = record->sequence_gap,
+        .expected_sequence = record->expected_sequence,
+    };
+    return true;
+}
+
+/* ---- Closes that the service decides itself ---- */
+
+struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
+                                       const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
+                                       const char *event_id)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < master->n_members; i++)
+        if ((slot == NULL || master->members[i]->slot == slot) &&
+            position_leg(position, master->members[i]->slot) != NULL)
+            n++;
+    if (n == 0)
+        return NULL;
+    struct tw_record *record = record_new(master, event_id, n);
+    if (record == NULL)
+        return NULL;
+    record->origin = origin;
+    record->received_mono_ns = tw_mono_ns();
+    record->received_wall_ns = tw_wall_ns();
+    snprintf(record->subject_id, sizeof record->subject_id, "%s", position->id);
+
+    struct tw_job *jobs[TW_PLAN_CHUNK];
+    size_t n_jobs = 0;
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < master->n_members; i++) {
+        struct tw_slot *member = master->members[i]->slot;
+        struct tw_leg *leg = slot == NULL || member == slot ? position_leg(position, member) : NULL;
+        if (leg == NULL)
+            continue;
+        pthread_mutex_lock(&member->mutex);
+        bool wanted = !leg->is_closed && !leg->is_close_planned;
+        if (wanted) {
+            struct tw_copy *copy = &record->copies[made++];
+            copy_init(copy, record, master->members[i]);
+            close_ready(copy, leg, true, leg->held > 0 ? leg->held : leg->wanted, ACTION(CLOSE));
+            copy->is_change_queued = true;
+            copy->updated_wall_ns = record->received_wall_ns;
+        }
+        pthread_mutex_unlock(&member->mutex);
+    }
+    record->n_copies = record->accepted = made;
+    atomic_store(&record->pending_sent, made);
+    atomic_store(&record->pending_done, made);
+    atomic_fetch_add(&record->refs, made);
+    if (made > 0)
+        record_enter(record);
+    for (uint32_t i = 0; i < made; i++) {
+        change_push(&record->copies[i]);
+        jobs[n_jobs++] = &record->copies[i].job;
+        if (n_jobs == TW_PLAN_CHUNK || i + 1 == made) {
+            tw_executor_submit(master->engine->executor, jobs, n_jobs);
+            n_jobs = 0;
+        }
+    }
+    if (made > 0)
+        return record;
+    tw_record_release(record);
+    return NULL;
+}

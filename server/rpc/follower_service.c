@@ -1,0 +1,201 @@
+/* follower_service.c - tradewake.v1.FollowerService: the engine's fleet, method by method. */
+#include "services.h"
+
+#include <tradewake/core/check.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#define REFUSAL(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
+
+/* Answers with what the engine gave, or refuses. */
+static void reply(struct tw_call *call, bool ok, const ProtobufCMessage *answer,
+                  const struct tw_refusal *refusal)
+{
+    if (ok)
+        tw_call_answer(call, answer);
+    else
+        tw_call_refuse(call, refusal);
+}
+
+static void refuse_large(struct tw_call *call)
+{
+    struct tw_refusal refusal = {0};
+    tw_refuse(&refusal, REFUSAL(TOO_LARGE), NULL, "the answer takes more memory than one may");
+    tw_call_refuse(call, &refusal);
+}
+
+/* Every method: (call, its request as Request *m). */
+#define METHOD(function, Request)                                                                    \
+    static void function(struct tw_call *call, const Tradewake__V1__##Request *m);                   \
+    void tw_##function##_on_request(struct tw_call *call, const ProtobufCMessage *request,           \
+                                    const struct tw_refusal *invalid)                                \
+    {                                                                                                \
+        (void)invalid;                                                                               \
+        function(call, (const Tradewake__V1__##Request *)request);                                   \
+    }                                                                                                \
+    static void function(struct tw_call *call, const Tradewake__V1__##Request *m)
+
+METHOD(create_follower, CreateFollowerRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Follower *answer = NULL;
+    bool ok = tw_engine_follower_create(tw_services_engine(), m->follower, m->request_id,
+                                        tw_call_arena(call), &answer, &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
+METHOD(get_follower, GetFollowerRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Follower *answer = NULL;
+    bool ok = tw_engine_follower_get(tw_services_engine(), m->follower_id, tw_call_arena(call), &answer,
+                                     &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
+METHOD(update_follower, UpdateFollowerRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Follower *answer = NULL;
+    bool ok = tw_engine_follower_update(tw_services_engine(), m->follower,
+                                        m->update_mask != NULL ? m->update_mask->paths : NULL,
+                                        m->update_mask != NULL ? m->update_mask->n_paths : 0,
+                                        tw_call_arena(call), &answer, &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
+METHOD(delete_follower, DeleteFollowerRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__DeleteFollowerResponse answer;
+    tradewake__v1__delete_follower_response__init(&answer);
+    bool ok = tw_engine_follower_delete(tw_services_engine(), m->follower_id, m->on_open,
+                                        &answer.closing, &refusal);
+    reply(call, ok, &answer.base, &refusal);
+}
+
+METHOD(list_followers, ListFollowersRequest)
+{
+    struct tw_arena *arena = tw_call_arena(call);
+    struct tw_refusal refusal = {0};
+    char filter[128], after[81];
+    uint32_t size = tw_page_size(m->page_size);
+    Tradewake__V1__ListFollowersResponse answer;
+    tradewake__v1__list_followers_response__init(&answer);
+    snprintf(filter, sizeof filter, "followers/%.64s/%d", m->master_id, m->blocked);
+    if (!tw_page_place(m->page_token, filter, after, &refusal)) {
+        tw_call_refuse(call, &refusal);
+        return;
+    }
+    answer.followers = tw_arena_zero(arena, size * sizeof(Tradewake__V1__Follower *));
+    if (answer.followers == NULL) {
+        refuse_large(call);
+        return;
+    }
+    answer.n_followers = tw_engine_followers_list(tw_services_engine(), after, m->master_id, m->blocked,
+                                                  arena, answer.followers, size);
+    if (answer.n_followers == size)
+        answer.next_page_token = tw_page_token(arena, filter, answer.followers[size - 1]->follower_id);
+    tw_call_answer(call, &answer.base);
+}
+
+METHOD(create_subscription, CreateSubscriptionRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Subscription *answer = NULL;
+    bool ok = tw_engine_subscription_create(tw_services_engine(), m->subscription, m->request_id,
+                                            tw_call_arena(call), &answer, &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
+METHOD(get_subscription, GetSubscriptionRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Subscription *answer = NULL;
+    bool ok = tw_engine_subscription_get(tw_services_engine(), m->subscription_id, tw_call_arena(call),
+                                         &answer, &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
+METHOD(update_subscription, UpdateSubscriptionRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Subscription *answer = NULL;
+    bool ok = tw_engine_subscription_update(tw_services_engine(), m->subscription,
+                                            m->update_mask != NULL ? m->update_mask->paths : NULL,
+                                            m->update_mask != NULL ? m->update_mask->n_paths : 0,
+                                            tw_call_arena(call), &answer, &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
+METHOD(delete_subscription, DeleteSubscriptionRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__DeleteSubscriptionResponse answer;
+    tradewake__v1__delete_subscription_response__init(&answer);
+    bool ok = tw_engine_subscription_delete(tw_services_engine(), m->subscription_id, m->on_open,
+                                            &answer.closing, &refusal);
+    reply(call, ok, &answer.base, &refusal);
+}
+
+METHOD(list_subscriptions, ListSubscriptionsRequest)
+{
+    struct tw_arena *arena = tw_call_arena(call);
+    struct tw_refusal refusal = {0};
+    char filter[160], after[81];
+    uint32_t size = tw_page_size(m->page_size);
+    Tradewake__V1__ListSubscriptionsResponse answer;
+    tradewake__v1__list_subscriptions_response__init(&answer);
+    snprintf(filter, sizeof filter, "subscriptions/%.64s/%.64s", m->master_id, m->follower_id);
+    if (!tw_page_place(m->page_token, filter, after, &refusal)) {
+        tw_call_refuse(call, &refusal);
+        return;
+    }
+    answer.subscriptions = tw_arena_zero(arena, size * sizeof(Tradewake__V1__Subscription *));
+    if (answer.subscriptions == NULL) {
+        refuse_large(call);
+        return;
+    }
+    answer.n_subscriptions =
+        tw_engine_subscriptions_list(tw_services_engine(), after, m->master_id, m->follower_id, arena,
+                                     answer.subscriptions, size);
+    if (answer.n_subscriptions == size)
+        answer.next_page_token =
+            tw_page_token(arena, filter, answer.subscriptions[size - 1]->subscription_id);
+    tw_call_answer(call, &answer.base);
+}
+
+METHOD(halt, HaltRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__HaltResponse answer;
+    bool ok = tw_engine_halt(tw_services_engine(), m, tw_call_arena(call), &answer, &refusal);
+    reply(call, ok, &answer.base, &refusal);
+}
+
+METHOD(resume, ResumeRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__ResumeResponse answer;
+    tradewake__v1__resume_response__init(&answer);
+    bool ok = tw_engine_resume(tw_services_engine(), m, &refusal);
+    reply(call, ok, &answer.base, &refusal);
+}
+
+enum { HALTS_SHOWN_MAX = 4096 };
+
+METHOD(list_halts, ListHaltsRequest)
+{
+    (void)m;
+    struct tw_arena *arena = tw_call_arena(call);
+    Tradewake__V1__ListHaltsResponse answer;
+    tradewake__v1__list_halts_response__init(&answer);
+    answer.halts = tw_arena_zero(arena, HALTS_SHOWN_MAX * sizeof(Tradewake__V1__ActiveHalt *));
+    if (answer.halts == NULL) {
+        refuse_large(call);
+        return;
+    }
+    answer.n_halts = tw_engine_halts_list(tw_services_engine(), arena, answer.halts, HALTS_SHOWN_MAX);
+    tw_call_answer(call, &answer.base);
+}

@@ -1,0 +1,424 @@
+/* serve.c - the server put together, run, and taken apart again.
+ *
+ * Started from the inside out, so that the first call finds everything ready; stopped from the outside
+ * in, so that nothing that is still called is gone:
+ *   1 readiness falls, health says NOT_SERVING     4 GOAWAY, calls in progress end
+ *   2 lame duck: everything is still served        5 what is at a broker comes back
+ *   3 new calls are refused, streams are ended     6 threads, engine, sessions, adapters
+ * A second signal, or drain.timeout, ends it at once. */
+#include "serve.h"
+
+#include "health.h"
+#include "metrics_service.h"
+#include "paper_service.h"
+#include "reflection.h"
+#include "services.h"
+
+#include <tradewake/adapters/paper.h>
+#include <tradewake/base/clock.h>
+#include <tradewake/base/limits.h>
+#include <tradewake/base/log.h>
+#include <tradewake/engine/engine.h>
+#include <tradewake/executor/executor.h>
+#include <tradewake/executor/reactor.h>
+#include <tradewake/telemetry/telemetry.h>
+#include <tradewake/wire/server.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#define DEV_FOLLOWERS 30u
+#define DEV_LATENCY "lognormal:130ms:0.30"
+#define DEV_MASTER "M1"
+#define CALLS_END_NS_MAX (3 * TW_NS_PER_S) /* a paper call answers within 2 s, or says that it cannot */
+
+struct server {
+    const struct tw_settings *settings;
+    bool is_dev;
+    struct tw_executor *executor;
+    struct tw_reactor *reactor;
+    struct tw_telemetry *telemetry;
+    _Atomic(struct tw_engine *) engine; /* telemetry asks before there is one */
+    struct tw_wire_server *wire;
+    void *paper;
+    struct tw_engine_adapter adapters[1];
+    char paper_dir[512];
+    int state_lock; /* file descriptor of the locked state directory; -1 = none */
+    atomic_bool is_ready;
+};
+
+static const struct tw_wire_method methods_all[] = {
+    TW_SERVICE_METHODS, TW_METRICS_METHODS, TW_HEALTH_METHODS,
+    TW_PAPER_METHODS, TW_REFLECTION_METHODS, {0},
+};
+static const struct tw_wire_method methods_paper[] = {
+    TW_SERVICE_METHODS, TW_METRICS_METHODS, TW_HEALTH_METHODS, TW_PAPER_METHODS, {0},
+};
+static const struct tw_wire_method methods_reflection[] = {
+    TW_SERVICE_METHODS, TW_METRICS_METHODS, TW_HEALTH_METHODS, TW_REFLECTION_METHODS, {0},
+};
+static const struct tw_wire_method methods_plain[] = {
+    TW_SERVICE_METHODS, TW_METRICS_METHODS, TW_HEALTH_METHODS, {0},
+};
+
+static const struct tw_wire_method *methods_of(const struct tw_settings *settings)
+{
+    if (settings->paper_control)
+        return settings->reflection ? methods_all : methods_paper;
+    return settings->reflection ? methods_reflection : methods_plain;
+}
+
+/* ---- What telemetry asks ---- */
+
+static void on_executor(void *context, struct tw_executor_status *ret_status, uint32_t *ret_needed)
+{
+    struct server *server = context;
+    struct tw_engine *engine = atomic_load(&server->engine);
+    *ret_status = (struct tw_executor_status){0};
+    if (server->executor != NULL)
+        tw_executor_status_get(server->executor, ret_status);
+    *ret_needed = engine != NULL ? tw_engine_fleet_counts(engine).threads_needed : 0;
+}
+
+static void on_followers(void *context, uint32_t *ret_total, uint32_t *ret_connected)
+{
+    struct server *server = context;
+    struct tw_engine *engine = atomic_load(&server->engine);
+    struct tw_fleet_counts counts = {0};
+    if (engine != NULL)
+        counts = tw_engine_fleet_counts(engine);
+    *ret_total = counts.followers;
+    *ret_connected = counts.connected;
+}
+
+static bool on_serving(void *context, char *why, size_t size)
+{
+    struct server *server = context;
+    bool is_ready = atomic_load(&server->is_ready);
+    if (!is_ready)
+        snprintf(why, size, "starting or draining");
+    return is_ready;
+}
+
+/* ---- Small things before anything runs ---- */
+
+static void signals_block(sigset_t *ret_set)
+{
+    sigemptyset(ret_set);
+    sigaddset(ret_set, SIGTERM);
+    sigaddset(ret_set, SIGINT);
+    sigaddset(ret_set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, ret_set, NULL); /* every thread to come inherits it */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* One EMFILE would end the listener for good: take every descriptor the system gives. */
+static void descriptors_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < 4096)
+        tw_log(TW_LOG_WARN, "limits.files", "open_files=%llu wanted=4096 do=\"raise RLIMIT_NOFILE\"",
+               (unsigned long long)limit.rlim_cur);
+}
+
+static tw_status directory_make(const char *path, struct tw_error *error)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return tw_error_set(error, TW_IO, "state_dir %s cannot be made: %s", path, strerror(errno));
+    return TW_OK;
+}
+
+/* One server per state directory: two would both write. */
+static tw_status state_open(struct server *server, struct tw_error *error)
+{
+    const char *path = server->settings->state_dir;
+    if (path[0] == '\0')
+        return TW_OK;
+    tw_status status = directory_make(path, error);
+    if (status != TW_OK)
+        return status;
+    server->state_lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (server->state_lock < 0)
+        return tw_error_set(error, TW_IO, "state_dir %s cannot be opened: %s", path, strerror(errno));
+    if (flock(server->state_lock, LOCK_EX | LOCK_NB) != 0)
+        return tw_error_set(error, TW_IO, "state_dir %s is in use by another server: give this one its own",
+                            path);
+    int length = snprintf(server->paper_dir, sizeof server->paper_dir, "%s/paper", path);
+    if (length < 0 || (size_t)length >= sizeof server->paper_dir)
+        return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
+    return directory_make(server->paper_dir, error);
+}
+
+/* ---- Start ---- */
+
+static tw_status executor_open(struct server *server, struct tw_error *error)
+{
+    const struct tw_settings *settings = server->settings;
+    const struct tw_executor_options options = {
+        .threads_ready = settings->executor_threads > 0 ? settings->executor_threads : TW_THREADS_ROUND,
+        .threads_max = settings->executor_threads_max,
+        .groups = settings->executor_groups,
+        .pinned = settings->executor_pinned,
+        .realtime = settings->executor_realtime == TW_REALTIME_AUTO,
+    };
+    tw_status status = tw_reactor_start("reactor", &server->reactor, error);
+    return status != TW_OK ? status : tw_executor_start(&options, &server->executor, error);
+}
+
+static tw_status adapters_open(struct server *server, struct tw_error *error)
+{
+    const struct tw_adapter_options options = {
+        .state_dir = server->paper_dir[0] != '\0' ? server->paper_dir : NULL,
+        .reactor = server->reactor,
+    };
+    tw_status status = tw_adapter_paper.open(&options, &server->paper, error);
+    server->adapters[0] = (struct tw_engine_adapter){&tw_adapter_paper, server->paper};
+    return status;
+}
+
+static tw_status engine_open(struct server *server, struct tw_error *error)
+{
+    static const struct tw_health_check ready_checks[] = {{"serving", on_serving}, {0}};
+    const struct tw_settings *settings = server->settings;
+    const struct tw_engine_options engine_options = {
+        .executor = server->executor,
+        .reactor = server->reactor,
+        .adapters = server->adapters,
+        .n_adapters = 1,
+        .copies_remembered = settings->copies_remembered,
+    };
+    struct tw_engine *engine = NULL;
+    tw_status status = tw_engine_start(&engine_options, &engine, error);
+    if (status != TW_OK)
+        return status;
+    atomic_store(&server->engine, engine);
+
+    const struct tw_telemetry_options telemetry_options = {
+        .instance_id = tw_engine_instance_id(engine),
+        .version = TW_VERSION,
+        .admin_listen = strcmp(settings->admin, "off") == 0 ? "" : settings->admin,
+        .warm_up_ms = (uint32_t)(settings->metrics_warm_up_ns / TW_NS_PER_MS),
+        .subjects = *tw_engine_subject_ops(),
+        .callbacks = {.context = server, .executor = on_executor, .followers = on_followers,
+                      .ready = ready_checks},
+    };
+    status = tw_telemetry_start(&telemetry_options, &server->telemetry, error);
+    if (status == TW_OK)
+        tw_engine_sampler_set(engine, tw_telemetry_sampler(server->telemetry));
+    return status;
+}
+
+static bool dev_follower(struct tw_engine *engine, unsigned number, struct tw_arena *arena,
+                         struct tw_refusal *refusal)
+{
+    char id[16], name[32];
+    Tradewake__V1__Follower follower, *made;
+    Tradewake__V1__Follower__AdapterConfigEntry latency, *config[] = {&latency};
+    Tradewake__V1__Subscription subscription, *subscribed;
+    tradewake__v1__follower__init(&follower);
+    tradewake__v1__follower__adapter_config_entry__init(&latency);
+    tradewake__v1__subscription__init(&subscription);
+    snprintf(id, sizeof id, "F%02u", number);
+    snprintf(name, sizeof name, "Demo account %u", number);
+    latency.key = (char *)(uintptr_t)"latency";
+    latency.value = (char *)(uintptr_t)DEV_LATENCY;
+    follower.follower_id = id;
+    follower.display_name = name;
+    follower.adapter = (char *)(uintptr_t)"paper";
+    follower.adapter_config = config;
+    follower.n_adapter_config = 1;
+    subscription.master_id = (char *)(uintptr_t)DEV_MASTER;
+    subscription.follower_id = id;
+    return tw_engine_follower_create(engine, &follower, "", arena, &made, refusal) &&
+           tw_engine_subscription_create(engine, &subscription, "", arena, &subscribed, refusal);
+}
+
+static tw_status dev_fleet(struct server *server, struct tw_error *error)
+{
+    struct tw_arena arena;
+    struct tw_refusal refusal = {0};
+    tw_arena_init(&arena, 16 * 1024 * 1024);
+    bool ok = true;
+    for (unsigned i = 1; i <= DEV_FOLLOWERS && ok; i++)
+        ok = dev_follower(atomic_load(&server->engine), i, &arena, &refusal);
+    tw_arena_clear(&arena);
+    return ok ? TW_OK : tw_error_set(error, TW_LIMIT, "the demo fleet cannot be made: %s", refusal.text);
+}
+
+static tw_status wire_open(struct server *server, struct tw_error *error)
+{
+    static const char *const names[] = {
+        "", "liveness", "readiness", "tradewake.v1.EventService", "tradewake.v1.CopyService",
+        "tradewake.v1.FollowerService", "tradewake.v1.MetricsService",
+    };
+    const struct tw_settings *settings = server->settings;
+    const struct tw_wire_method *methods = methods_of(settings);
+    const struct tw_wire_options options = {
+        .listen = settings->listen,
+        .rpc_threads = settings->rpc_threads,
+        .streams_per_peer_max = settings->metrics_streams_per_peer,
+    };
+    tw_services_engine_set(atomic_load(&server->engine));
+    tw_metrics_service_open(server->telemetry);
+    tw_paper_service_adapter_set(server->paper);
+    tw_reflection_methods_set(methods);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        tw_health_set(names[i], true);
+    if (settings->paper_control)
+        tw_health_set("tradewake.paper.v1.PaperService", true);
+    return tw_wire_server_start(&options, methods, &server->wire, error);
+}
+
+static void log_start(const struct server *server)
+{
+    const struct tw_settings *settings = server->settings;
+    struct tw_executor_status status;
+    tw_executor_status_get(server->executor, &status);
+    tw_log(TW_LOG_INFO, "executor.ready",
+           "threads=%u threads_max=%u threads_needed=%u groups=%u pinned=%s realtime=%s",
+           status.threads, status.threads_max,
+           tw_engine_fleet_counts(atomic_load(&server->engine)).threads_needed, status.groups,
+           status.pinned ? "yes" : "no", status.realtime ? "yes" : "no");
+    if (settings->executor_realtime == TW_REALTIME_AUTO && !status.realtime)
+        tw_log(TW_LOG_INFO, "executor.realtime",
+               "refused_by=system do=\"RLIMIT_RTPRIO or CAP_SYS_NICE, for flatter own times\"");
+    if (settings->state_dir[0] == '\0')
+        tw_log(TW_LOG_WARN, "state.none", "keeps=nothing do=\"give --state-dir\"");
+    char listen[160];
+    const char *colon = strrchr(settings->listen, ':');
+    if (strncmp(settings->listen, "unix:", 5) == 0 || colon == NULL)
+        snprintf(listen, sizeof listen, "%s", settings->listen);
+    else
+        snprintf(listen, sizeof listen, "%.*s:%d", (int)(colon - settings->listen), settings->listen,
+                 tw_wire_server_port(server->wire));
+    int admin_port = tw_telemetry_admin_port(server->telemetry);
+    const char *admin_colon = strrchr(settings->admin, ':');
+    if (admin_port == 0 || admin_colon == NULL)
+        tw_log(TW_LOG_INFO, "server.listening", "listen=%s admin=off", listen);
+    else
+        tw_log(TW_LOG_INFO, "server.listening", "listen=%s admin=%.*s:%d", listen,
+               (int)(admin_colon - settings->admin), settings->admin, admin_port);
+}
+
+/* ---- Stop ---- */
+
+/* What is at a broker comes back with an answer; its outcome is taken up before the end. */
+static void calls_await(struct server *server)
+{
+    struct tw_executor_status status;
+    int64_t until_ns = tw_mono_ns() + CALLS_END_NS_MAX;
+    do {
+        tw_executor_status_get(server->executor, &status);
+        const struct timespec moment = {0, 5 * TW_NS_PER_MS};
+        if (status.calls_in_flight > 0)
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+    } while (status.calls_in_flight > 0 && tw_mono_ns() < until_ns);
+    if (status.calls_queued > 0 || status.calls_in_flight > 0)
+        tw_log(TW_LOG_WARN, "server.left", "calls_queued=%u calls_in_flight=%u", status.calls_queued,
+               status.calls_in_flight);
+}
+
+/* Copes with whatever has not been started. */
+static void server_close(struct server *server)
+{
+    tw_wire_server_stop(server->wire, 2000);
+    tw_metrics_service_close();
+    struct tw_engine *engine = atomic_load(&server->engine);
+    if (engine != NULL)
+        tw_engine_quiesce(engine);
+    if (server->executor != NULL)
+        calls_await(server);
+    tw_reactor_stop(server->reactor);
+    tw_executor_stop(server->executor);
+    server->executor = NULL;
+    tw_telemetry_stop(server->telemetry);
+    tw_engine_stop(engine);
+    if (server->paper != NULL)
+        tw_adapter_paper.close(server->paper);
+    tw_health_clear();
+    if (server->state_lock >= 0)
+        close(server->state_lock);
+}
+
+static void drain(struct server *server, const sigset_t *signals)
+{
+    const struct tw_settings *settings = server->settings;
+    int64_t duck_ns = settings->drain_lame_duck_ns;
+    tw_log(TW_LOG_INFO, "server.draining", "lame_duck_ms=%lld", (long long)(duck_ns / TW_NS_PER_MS));
+    alarm((unsigned)((settings->drain_timeout_ns + TW_NS_PER_S - 1) / TW_NS_PER_S)); /* the last resort */
+    atomic_store(&server->is_ready, false);
+    tw_health_drain();
+    const struct timespec duck = {duck_ns / TW_NS_PER_S, duck_ns % TW_NS_PER_S};
+    (void)sigtimedwait(signals, NULL, &duck); /* a second signal ends the wait */
+    tw_wire_server_drain(server->wire);
+    tw_wire_server_end_streams(server->wire);
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    static const char line[] = "server.drain_timeout: ended with work left\n";
+    ssize_t written = write(STDERR_FILENO, line, sizeof line - 1);
+    (void)written;
+    _exit(0);
+}
+
+static tw_status server_open(struct server *server, struct tw_error *error)
+{
+    tw_status status = state_open(server, error);
+    if (status == TW_OK)
+        status = executor_open(server, error);
+    if (status == TW_OK)
+        status = adapters_open(server, error);
+    if (status == TW_OK)
+        status = engine_open(server, error);
+    if (status == TW_OK && server->is_dev)
+        status = dev_fleet(server, error);
+    if (status == TW_OK)
+        status = wire_open(server, error);
+    return status;
+}
+
+int tw_serve(const struct tw_settings *settings, bool is_dev)
+{
+    struct server server = {.settings = settings, .is_dev = is_dev, .state_lock = -1};
+    struct tw_error error = {{0}};
+    sigset_t signals;
+    tw_log_level_set(settings->log_level);
+    tw_log_json_set(settings->log_format == TW_LOG_FORMAT_JSON);
+    signals_block(&signals);
+    signal(SIGALRM, on_alarm);
+    descriptors_raise();
+
+    if (server_open(&server, &error) != TW_OK) {
+        tw_log(TW_LOG_ERROR, "server.start_failed", "%s", error.text);
+        server_close(&server);
+        return 1;
+    }
+    atomic_store(&server.is_ready, true);
+    log_start(&server);
+    int number;
+    do {
+        if (sigwait(&signals, &number) != 0)
+            number = SIGTERM;
+        if (number == SIGHUP)
+            tw_log(TW_LOG_INFO, "server.hangup", "reloads=nothing");
+    } while (number == SIGHUP);
+    drain(&server, &signals);
+    server_close(&server);
+    tw_log(TW_LOG_INFO, "server.stopped", "signal=%d", number);
+    return 0;
+}
