@@ -297,7 +297,7 @@ static void log_start(const struct server *server)
                "refused_by=system do=\"RLIMIT_RTPRIO or CAP_SYS_NICE, for flatter own times\"");
     if (settings->state_dir[0] == '\0')
         tw_log(TW_LOG_WARN, "state.none", "keeps=nothing do=\"give --state-dir\"");
-    char listen[160];
+    char listen[TW_VALUE_TEXT_BYTES + 16];
     const char *colon = strrchr(settings->listen, ':');
     if (strncmp(settings->listen, "unix:", 5) == 0 || colon == NULL)
         snprintf(listen, sizeof listen, "%s", settings->listen);

@@ -521,6 +521,7 @@ struct tw_close_decision tw_close_decide(const struct tw_close_input *input)
         bool fits = tw_decimal_scale(input->filled, input->master_remaining, input->master_initial,
                                      input->volume_step, TW_ROUND_DOWN, &target);
         assert(fits); /* remaining is at most initial */
+        (void)fits;
     }
     if (target <= 0 || target < input->volume_min) {
         target = input->volume_min;
