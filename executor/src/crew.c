@@ -399,18 +399,17 @@ static int worker_make(struct crew *crew, struct group *group, bool is_late)
     assert(made < crew->threads_max);
     struct worker *worker = &crew->workers[made];
     *worker = (struct worker){.group = group, .is_late = is_late};
-    if (is_late)
-        atomic_fetch_add_explicit(&crew->starting, 1, memory_order_relaxed);
+    /* Counted before it exists: whoever sees it at work sees it counted. */
+    atomic_store_explicit(&crew->threads, made + 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&crew->starting, is_late, memory_order_relaxed);
+    atomic_fetch_add_explicit(&crew->threads_late, is_late, memory_order_relaxed);
     int failed = thread_make(crew, &worker->id, worker_main, worker);
     if (failed != 0) {
-        if (is_late)
-            atomic_fetch_sub_explicit(&crew->starting, 1, memory_order_relaxed);
-        return failed;
+        atomic_store_explicit(&crew->threads, made, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&crew->starting, is_late, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&crew->threads_late, is_late, memory_order_relaxed);
     }
-    atomic_store_explicit(&crew->threads, made + 1, memory_order_relaxed);
-    if (is_late)
-        atomic_fetch_add_explicit(&crew->threads_late, 1, memory_order_relaxed);
-    return 0;
+    return failed;
 }
 
 /* Threads that a group is to have when there are `all`: the first groups get what is left over, and

@@ -134,10 +134,10 @@ Test(lanes, polls_wait_for_work_and_leave_the_last_slot_free, .init = start, .fi
     trial_submit(executor, &work);
     gate_await(&gate, 1);
     SUBMIT_ALL(reads);
-    cr_expect_eq(gate_entered(&polls), 0, "a poll runs beside work");
-
     gate_let(&gate, 1);
     gate_await(&polls, 2); /* two of three slots */
+    cr_expect_gt(reads[0].job.held_ns, 0, "a poll was admitted beside work");
+    cr_expect_gt(reads[1].job.held_ns, 0, "a poll was admitted beside work");
     trial_submit(executor, &more);
     gate_await(&gate, 2); /* the last slot is there for work */
     gate_let(&polls, 1);
@@ -228,7 +228,7 @@ Test(lanes, more_slots_take_effect_at_once, .init = start, .fini = stop)
     tw_lane_free(lane);
 }
 
-static bool match_marked(const struct tw_job *job, void *context)
+static bool match_marked(struct tw_job *job, void *context)
 {
     return strchr(context, ((const struct trial *)job)->name[0]) != NULL;
 }

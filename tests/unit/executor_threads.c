@@ -222,14 +222,16 @@ Test(threads, stop_cancels_what_waits_and_lets_what_runs_finish)
     trial_submit(executor, &parked);
     record_await(&ended, 1);
     struct trial runs = TRIAL(lane, 1, TW_JOB_NORMAL, "runs", .gate = &gate, .ended = &ended);
-    struct trial parks = TRIAL(lane, 2, TW_JOB_NORMAL, "parks", .gate = &gate, .ended = &ended,
+    struct gate parks_gate = GATE_CLOSED;
+    struct trial parks = TRIAL(lane, 2, TW_JOB_NORMAL, "parks", .gate = &parks_gate, .ended = &ended,
                                .ends = {TW_JOB_PARK});
     struct trial held = TRIAL(lane, 1, TW_JOB_NORMAL, "held", .ended = &ended);
     struct trial queued = TRIAL(other, 1, TW_JOB_NORMAL, "queued", .ended = &ended);
     struct trial late = TRIAL(other, 2, TW_JOB_NORMAL, "late", .ended = &ended);
     trial_submit(executor, &runs);
     trial_submit(executor, &parks);
-    gate_await(&gate, 2);
+    gate_await(&gate, 1);
+    gate_await(&parks_gate, 1);
     trial_submit(executor, &held);
     trial_submit(executor, &queued);
 
@@ -238,8 +240,10 @@ Test(threads, stop_cancels_what_waits_and_lets_what_runs_finish)
     record_await(&ended, 4); /* parked, held and queued are back; two run */
     trial_submit(executor, &late);
     record_await(&ended, 5);
-    cr_expect_not(tw_job_unpark(&parked.job));
-    gate_let(&gate, 2);
+    gate_let(&parks_gate, 1);
+    record_await(&ended, 6);
+    cr_expect_not(tw_job_unpark(&parks.job), "after stop began nothing starts");
+    gate_let(&gate, 1);
     pthread_join(stopper, NULL);
 
     cr_expect_eq(ended.n, 8, "%s", ended.text);
@@ -251,6 +255,59 @@ Test(threads, stop_cancels_what_waits_and_lets_what_runs_finish)
     cr_expect_eq(tw_lane_jobs(lane), 0);
     tw_lane_free(lane); /* also after the executor is gone */
     tw_lane_free(other);
+}
+
+static bool match_any(const struct tw_job *job, void *context)
+{
+    (void)job;
+    (void)context;
+    return true;
+}
+
+struct big_batch {
+    struct tw_job **jobs;
+    size_t n;
+};
+
+static void *batch_submit_main(void *arg)
+{
+    const struct big_batch *batch = arg;
+    tw_executor_submit(executor, batch->jobs, batch->n);
+    return NULL;
+}
+
+/* While submit passes over a large batch, its first job is admitted and in no queue yet. */
+Test(threads, a_job_in_the_middle_of_its_submit_is_cancelled_too)
+{
+    enum { N = 200000 };
+    start(1, 1, 1);
+    struct tw_lane *plug_lane = tw_lane_new(executor, 1, NULL), *lane = tw_lane_new(executor, 1, NULL),
+                   *crowd_lane = tw_lane_new(executor, 1, NULL);
+    struct trial *plug = trials_new(plug_lane, 1, &gate, NULL), *crowd = trials_new(crowd_lane, N, NULL, NULL);
+    struct trial first = TRIAL(lane, 1, TW_JOB_NORMAL, "first", .ended = &ended);
+    submit_in_one(plug, 1);
+    gate_await(&gate, 1);
+    struct big_batch batch = {.jobs = calloc(N + 1, sizeof *batch.jobs), .n = N + 1};
+    batch.jobs[0] = &first.job;
+    for (size_t i = 0; i < N; i++)
+        batch.jobs[i + 1] = &crowd[i].job;
+
+    pthread_t submitter;
+    pthread_create(&submitter, NULL, batch_submit_main, &batch);
+    while (tw_lane_jobs(lane) == 0)
+        continue;
+    cr_expect_eq(tw_lane_cancel(lane, match_any, NULL), 1);
+    cr_expect_str_eq(ended.text, "-first");
+    pthread_join(submitter, NULL);
+    cr_expect_eq(tw_lane_cancel(crowd_lane, match_any, NULL), N);
+    gate_let(&gate, 1);
+    tw_executor_stop(executor);
+    tw_lane_free(lane);
+    tw_lane_free(plug_lane);
+    tw_lane_free(crowd_lane);
+    free(batch.jobs);
+    free(plug);
+    free(crowd);
 }
 
 /* ---- a reactor's lane ---- */
