@@ -116,6 +116,7 @@ Test(cli_fields, text_in_json_is_escaped_and_always_utf8)
         {"cut \xe2\x82", "\"cut \\ufffd\\ufffd\"\n"},
         {"\xff\xc0\xaf", "\"\\ufffd\\ufffd\\ufffd\"\n"},
         {"\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"\n"}, /* half of a surrogate pair */
+        {"\xe0\x80\x80", "\"\\ufffd\\ufffd\\ufffd\"\n"}, /* longer than it need be */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *text = NULL;

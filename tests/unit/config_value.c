@@ -103,10 +103,10 @@ Test(config_value, durations_and_sizes_are_written_the_shortest_exact_way)
 
 Test(config_value, a_near_word_is_suggested_and_a_far_one_is_not)
 {
-    static const char *const words[] = {"listen", "admin", "log.level", "executor.threads"};
+    static const char *const words[] = {"listen", "admin", "log.level", "executor.threads", "off"};
     static const struct {
         const char *word, *expected;
-    } rows[] = {{"lisen", "listen"}, {"listne", "listen"}, {"amdin", "admin"}, {"log-level", "log.level"},
+    } rows[] = {{"lisen", "listen"}, {"listne", "listen"}, {"amdin", "admin"}, {"fof", "off"} /* two fingers swapped */, {"log-level", "log.level"},
                 {"executor.thread", "executor.threads"}, {"journal", NULL}, {"", NULL}, {"x", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *near = tw_value_suggest(rows[i].word, words, sizeof words / sizeof words[0]);

@@ -174,16 +174,19 @@ static const struct tw_wire_method methods[] = {
 
 /* ---- The client's side ---- */
 
-/* Positions of one file, all opened in one second and closed in the next. */
-static void make_history(struct tw_history *history, int positions)
+/* Positions of one file: one after the other, or all opened in one second and closed in the next. */
+static void make_history(struct tw_history *history, int positions, bool is_in_turn)
 {
     char *text = NULL;
     size_t size = 0;
     struct tw_error error = {0};
     FILE *memory = open_memstream(&text, &size);
     fprintf(memory, "Time;Type;Volume;Symbol;Price;Volume;Time;Price;Commission;Swap;Profit\n");
-    for (int i = 0; i < positions; i++)
-        fprintf(memory, "2031.03.01 08:00:00;Buy;0.01;AUDCAD;0.8;0.01;2031.03.01 08:00:01;0.9;;;1\n");
+    for (int i = 0; i < positions; i++) {
+        int at_s = is_in_turn ? 2 * i : 0;
+        fprintf(memory, "2031.03.01 08:%02d:%02d;Buy;0.01;AUDCAD;0.8;0.01;2031.03.01 08:%02d:%02d;0.9;;;1\n", at_s / 60,
+                at_s % 60, (at_s + 1) / 60, (at_s + 1) % 60);
+    }
     fclose(memory);
     cr_assert_eq(tw_history_read("F", text, size, history, &error), TW_OK, "%s", error.text);
     free(text);
@@ -199,7 +202,7 @@ struct run {
     int code;
 };
 
-static struct run sent(const int64_t *due_ns, int positions)
+static struct run sent(const int64_t *due_ns, int positions, bool is_in_turn)
 {
     struct run run = {0};
     char address[64];
@@ -209,7 +212,7 @@ static struct run sent(const int64_t *due_ns, int positions)
     snprintf(address, sizeof address, "127.0.0.1:%d", tw_wire_server_port(run.server));
     cr_assert_eq(tw_wire_client_open(address, &run.session.client, &error), TW_OK, "%s", error.text);
     run.session.server = address;
-    make_history(&run.history, positions);
+    make_history(&run.history, positions, is_in_turn);
     cr_assert(replay_names_init(&run.names, "M1", NULL, (const uint8_t *)"x", 1));
     run.sending = (struct replay_sending){.session = &run.session, .history = &run.history, .names = &run.names,
                                           .due_ns = due_ns, .subscribed = FOLLOWERS};
@@ -241,7 +244,7 @@ static void expect_all_in_order(const struct run *run)
 
 Test(replay_send, every_event_is_sent_once_and_answered, .timeout = 60)
 {
-    struct run run = sent(NULL, POSITIONS);
+    struct run run = sent(NULL, POSITIONS, true);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
     cr_expect_eq(run.result.answered, 2 * POSITIONS);
@@ -256,7 +259,7 @@ Test(replay_send, what_a_busy_server_refuses_is_sent_again_before_what_depends_o
 {
     fake.busy_every = 7;
 
-    struct run run = sent(NULL, POSITIONS);
+    struct run run = sent(NULL, POSITIONS, true);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
     cr_expect_eq(run.result.answered, 2 * POSITIONS);
@@ -270,7 +273,7 @@ Test(replay_send, after_a_break_what_was_not_answered_is_sent_again_with_the_sam
 {
     fake.break_at = POSITIONS / 2;
 
-    struct run run = sent(NULL, POSITIONS);
+    struct run run = sent(NULL, POSITIONS, true);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
     cr_expect_eq(run.result.answered, 2 * POSITIONS);
@@ -283,7 +286,7 @@ Test(replay_send, a_final_refusal_is_counted_kept_and_does_not_stop_the_rest, .t
 {
     fake.refuse_line = 5;
 
-    struct run run = sent(NULL, POSITIONS);
+    struct run run = sent(NULL, POSITIONS, true);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
     cr_expect_eq(run.result.answered, 2 * POSITIONS);
@@ -297,7 +300,7 @@ Test(replay_send, an_answer_that_forgets_a_follower_is_seen, .timeout = 60)
 {
     fake.short_line = 9;
 
-    struct run run = sent(NULL, POSITIONS);
+    struct run run = sent(NULL, POSITIONS, true);
 
     cr_expect_eq(run.result.mismatched, 2);
     cr_expect_not_null(strstr(run.result.mismatches[0], "27 accepted + 2 skipped, expected 30 followers"), "%s", run.result.mismatches[0]);
@@ -308,7 +311,7 @@ Test(replay_send, no_more_than_1024_events_are_out_at_once, .timeout = 60)
 {
     fake.holds = true;
 
-    struct run run = sent(NULL, POSITIONS_MAX);
+    struct run run = sent(NULL, POSITIONS_MAX, false);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
     cr_expect_eq(fake.messages_while_held, TW_STREAM_UNANSWERED_MAX);
@@ -323,7 +326,7 @@ Test(replay_send, events_wait_until_they_are_due, .timeout = 60)
         due_ns[i] = 300 * TW_NS_PER_MS;
     int64_t began_ns = tw_mono_ns();
 
-    struct run run = sent(due_ns, POSITIONS);
+    struct run run = sent(due_ns, POSITIONS, false);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
     cr_expect_geq(tw_mono_ns() - began_ns, 300 * TW_NS_PER_MS);

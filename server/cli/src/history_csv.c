@@ -47,8 +47,6 @@ static bool next_line(struct csv *csv, struct line *ret, struct tw_error *error,
         const char *line_end = newline != NULL ? newline : end;
         csv->cursor = newline != NULL ? newline + 1 : end;
         csv->line++;
-        if (line_end > begin && line_end[-1] == '\r')
-            line_end--;
         if (history_trim(begin, line_end).size == 0)
             continue;
 
