@@ -18,7 +18,7 @@
 #include <uv.h>
 
 #define CONNECTIONS_MAX 64
-#define LISTEN_BACKLOG 64
+#define LISTEN_BACKLOG 512 /* a dropped SYN costs a probe a whole second */
 /* The time a client has for the whole of its next request, or to take an answer. A probe every
  * 10 s and a scrape every 15 s keep their connections. */
 #define IDLE_MS 30000u
@@ -419,7 +419,7 @@ static void longest_idle_close(struct admin *admin)
     struct connection *longest = NULL;
     for (struct connection *at = admin->connections; at != NULL; at = at->next)
         if ((at->state == READING || at->state == LINGERING) &&
-            (longest == NULL || at->deadline_ms < longest->deadline_ms))
+            (longest == NULL || at->deadline_ms <= longest->deadline_ms)) /* the list is newest first */
             longest = at;
     if (longest != NULL)
         connection_close(longest);
