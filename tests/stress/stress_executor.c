@@ -240,7 +240,7 @@ static void *submitter_main(void *arg)
     return NULL;
 }
 
-static bool match_some(const struct tw_job *job, void *context)
+static bool match_some(struct tw_job *job, void *context)
 {
     return ((const struct stress_job *)job)->dice % 5 <= *(const uint32_t *)context;
 }

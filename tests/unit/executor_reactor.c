@@ -168,6 +168,11 @@ static void set_here_too(void *bell)
     tw_timer_set(reactor, &((struct bell *)bell)->timer, tw_mono_ns() + 3600 * TW_NS_PER_S);
 }
 
+static void stop_bell(void *bell)
+{
+    cr_expect(tw_timer_stop(reactor, &((struct bell *)bell)->timer));
+}
+
 Test(reactor, the_last_set_counts_also_before_the_reactor_has_seen_the_one_before, .init = start, .fini = stop)
 {
     struct bell bell = BELL("a"), after = BELL("after");
@@ -175,6 +180,7 @@ Test(reactor, the_last_set_counts_also_before_the_reactor_has_seen_the_one_befor
     tw_timer_set(reactor, &after.timer, tw_mono_ns() + 2 * TW_NS_PER_MS);
     record_await(&fired, 1);
     cr_expect_str_eq(fired.text, "after");
+    on_reactor(stop_bell, &bell);
 }
 
 struct pulse {
@@ -294,7 +300,7 @@ static void note(struct tw_task *task)
 Test(reactor, stop_runs_what_was_posted_and_no_timer_fires_after_it)
 {
     start();
-    struct bell bell = BELL("bell");
+    static struct bell bell = BELL("bell");
     struct tw_task tasks[3] = {{.run = note}, {.run = note}, {.run = note}};
     tw_timer_set(reactor, &bell.timer, tw_mono_ns() + 3600 * TW_NS_PER_S);
     for (int i = 0; i < 3; i++)

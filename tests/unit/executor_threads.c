@@ -257,7 +257,7 @@ Test(threads, stop_cancels_what_waits_and_lets_what_runs_finish)
     tw_lane_free(other);
 }
 
-static bool match_any(const struct tw_job *job, void *context)
+static bool match_any(struct tw_job *job, void *context)
 {
     (void)job;
     (void)context;
