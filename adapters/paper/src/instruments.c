@@ -174,12 +174,22 @@ static const struct {
 };
 enum { INSTRUMENT_KEYS = sizeof(instrument_keys) / sizeof(instrument_keys[0]) };
 
+static bool is_symbol(const char *text)
+{
+    size_t size = strlen(text);
+    for (size_t i = 0; i < size; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+            return false;
+    }
+    return size > 0 && size <= TW_SYMBOL_CHARS_MAX;
+}
+
 static tw_status instrument_read(const char *symbol, const json_t *object,
                                  struct tw_instrument *ret, struct tw_error *error)
 {
     struct tw_instrument instrument = {0};
     size_t known = 0;
-    if (symbol[0] == '\0' || strlen(symbol) > TW_SYMBOL_CHARS_MAX || !json_is_object(object))
+    if (!is_symbol(symbol) || !json_is_object(object))
         return tw_error_set(error, TW_INVALID, "instruments: \"%.64s\" is not SYMBOL: {...}", symbol);
     memcpy(instrument.symbol, symbol, strlen(symbol));
     for (int i = 0; i < INSTRUMENT_KEYS; i++) {
@@ -293,8 +303,9 @@ tw_status quotes_parse(const char *json, struct quote **ret_quotes, size_t *ret_
     json_t *value;
     json_object_foreach(root, symbol, value)
     {
-        if (!span_copy(span_of(symbol), quotes[n].symbol, sizeof(quotes[n].symbol)) ||
-            symbol[0] == '\0' || !json_is_string(value) ||
+        if (!is_symbol(symbol) ||
+            !span_copy(span_of(symbol), quotes[n].symbol, sizeof(quotes[n].symbol)) ||
+            !json_is_string(value) ||
             !quote_sides_parse(json_string_value(value), &quotes[n].bid, &quotes[n].ask)) {
             status = tw_error_set(error, TW_INVALID,
                                   "quotes: %.64s is not \"BID/ASK\", both above 0, bid not above ask",

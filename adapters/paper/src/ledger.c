@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -761,8 +762,9 @@ static tw_status compact(const struct ledger *ledger, struct range range, uint64
 static void *compactor_main(void *arg)
 {
     struct ledger *ledger = arg;
-    struct sched_param idle = {0};
-    pthread_setschedparam(pthread_self(), SCHED_IDLE, &idle); /* never in the way of an order */
+    /* Not in the way of an order; and not SCHED_IDLE, which on a busy machine never comes to an end
+     * while the next segment grows. */
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 19);
 
     pthread_mutex_lock(&ledger->lock);
     struct range range = {.last = ledger->segment - 1};
