@@ -6,6 +6,7 @@
 #   test      what the tests need on top of build
 #   bench     what the comparisons need on top of build
 #   examples  what the clients in client-examples need
+#   container what builds and runs the image without a Docker engine or a registry
 #
 # Without PART: build test examples. With --list it prints the packages and installs nothing. Needs root.
 # Safe to repeat: when everything is there it changes nothing, and asks no mirror.
@@ -21,6 +22,7 @@ declare -A packages=(
     [test]="clang libclang-rt-14-dev python3 python3-grpcio python3-protobuf curl procps"
     [bench]="libglib2.0-dev"
     [examples]="ca-certificates"
+    [container]="buildah podman runc debootstrap netavark aardvark-dns uidmap iptables binutils curl python3 python3-yaml"
 )
 
 usage() {
