@@ -15,20 +15,20 @@
 
 #define REASON(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
 
-#define BATCH_DEFAULT 256u
-#define BATCH_MAX 4096u
-#define DELAY_NS_DEFAULT (20 * TW_NS_PER_MS)
-#define DELAY_NS_MIN (1 * TW_NS_PER_MS)
-#define DELAY_NS_MAX (10 * TW_NS_PER_S)
+#define BATCH_DEFAULT     256u
+#define BATCH_MAX         4096u
+#define DELAY_NS_DEFAULT  (20 * TW_NS_PER_MS)
+#define DELAY_NS_MIN      (1 * TW_NS_PER_MS)
+#define DELAY_NS_MAX      (10 * TW_NS_PER_S)
 #define WINDOW_NS_DEFAULT TW_NS_PER_S
-#define WINDOW_NS_MIN (100 * TW_NS_PER_MS)
-#define WINDOW_NS_MAX (3600 * TW_NS_PER_S)
-#define HEARTBEAT_NS (15 * TW_NS_PER_S)
-#define HOPELESS_NS (30 * TW_NS_PER_S) /* one message has not been taken for so long */
-#define BUSY_RETRY_NS (100 * TW_NS_PER_MS)
+#define WINDOW_NS_MIN     (100 * TW_NS_PER_MS)
+#define WINDOW_NS_MAX     (3600 * TW_NS_PER_S)
+#define HEARTBEAT_NS      (15 * TW_NS_PER_S)
+#define HOPELESS_NS       (30 * TW_NS_PER_S) /* one message has not been taken for so long */
+#define BUSY_RETRY_NS     (100 * TW_NS_PER_MS)
 
 /* A sample's ids, numbers and tags on the wire; and what it takes while it is put together. */
-#define SAMPLE_WIRE_BYTES_MAX 512u
+#define SAMPLE_WIRE_BYTES_MAX  512u
 #define SAMPLE_BUILD_BYTES_MAX 1024u
 /* Of a summary: tw_summary_finish() keeps its wire form below TW_ANSWER_BYTES_MAX, and a bucket takes
  * less here than it is counted with there. */
@@ -61,7 +61,7 @@ void tw_metrics_service_close(void)
 /* protobuf-c has no const: packing only reads. */
 static char *borrowed(const char *text)
 {
-    return text == NULL ? (char *)(uintptr_t)"" : (char *)(uintptr_t)text;
+    return text == NULL ? (char *)(uintptr_t) "" : (char *)(uintptr_t)text;
 }
 
 static void timestamp_fill(Google__Protobuf__Timestamp *ret, int64_t wall_ns)

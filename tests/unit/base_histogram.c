@@ -67,9 +67,17 @@ Test(histogram, bounds_are_those_of_v1)
     static const struct {
         uint64_t value, upper;
     } rows[] = {
-        {0, 0},           {1, 1},           {255, 255},         {256, 257},
-        {257, 257},       {1000, 1003},     {10000, 10047},     {1000000, 1003519},
-        {2200000, 2211839}, {130000000, 130023423}, {UINT64_C(1) << 32, UINT64_C(4328521727)},
+        {0, 0},
+        {1, 1},
+        {255, 255},
+        {256, 257},
+        {257, 257},
+        {1000, 1003},
+        {10000, 10047},
+        {1000000, 1003519},
+        {2200000, 2211839},
+        {130000000, 130023423},
+        {UINT64_C(1) << 32, UINT64_C(4328521727)},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         cr_expect_eq(tw_histogram_upper_ns(tw_histogram_index(rows[i].value)), rows[i].upper,

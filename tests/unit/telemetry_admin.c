@@ -46,8 +46,8 @@ static void executor_now(void *context, struct tw_executor_status *ret_status,
                          uint32_t *ret_threads_needed)
 {
     (void)context;
-    *ret_status = (struct tw_executor_status){.threads = 1024, .threads_ready = 1024,
-                                              .threads_max = 4096, .calls_completed = 810};
+    *ret_status = (struct tw_executor_status){
+        .threads = 1024, .threads_ready = 1024, .threads_max = 4096, .calls_completed = 810};
     *ret_threads_needed = 960;
 }
 
@@ -194,8 +194,9 @@ Test(admin, a_connection_is_kept_and_requests_may_be_sent_ahead)
     struct tw_telemetry *telemetry = telemetry_begin();
     int file = client_open(telemetry);
 
-    client_send(file, "GET /livez HTTP/1.1\r\nHost: a\r\n\r\nHEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
-                      "GET /none HTTP/1.1\r\nHost: a\r\n\r\nGET /rea");
+    client_send(file,
+                "GET /livez HTTP/1.1\r\nHost: a\r\n\r\nHEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+                "GET /none HTTP/1.1\r\nHost: a\r\n\r\nGET /rea");
     answer_read(file, false, &answer);
     cr_expect_eq(answer.status, 200);
     answer_read(file, true, &answer);
@@ -351,8 +352,7 @@ static bool labels_read(const char **at, char *ret, size_t size)
         if (!name_read(at, key, sizeof key) || **at != '=' || (*at)[1] != '"')
             return false;
         for (*at += 2; **at != '"'; (*at)++)
-            if (**at == '\0' || **at == '\n' ||
-                (**at == '\\' && strchr("\\\"n", *++*at) == NULL))
+            if (**at == '\0' || **at == '\n' || (**at == '\\' && strchr("\\\"n", *++*at) == NULL))
                 return false;
         (*at)++;
         if (**at != ',')
@@ -413,7 +413,8 @@ static void expect_strict(char *page, struct metric_line *lines, size_t *ret_lin
             cr_assert(strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0 ||
                           strcmp(type, "histogram") == 0,
                       "%s", line);
-            bool is_total = strlen(family) > 6 && strcmp(family + strlen(family) - 6, "_total") == 0;
+            bool is_total =
+                strlen(family) > 6 && strcmp(family + strlen(family) - 6, "_total") == 0;
             cr_assert_eq(strcmp(type, "counter") == 0, is_total, "%s", line);
             bucket = 0;
             continue;
@@ -457,7 +458,8 @@ Test(metrics, the_page_is_well_formed_and_its_figures_are_right)
     size_t count = 0;
     subject_init(&subject, "M1", "F1");
     for (uint64_t i = 0; i < 3; i++)
-        cr_assert(put_one(tw_telemetry_sampler(telemetry), &subject, 1000000)); /* 1 ms: on a bound */
+        cr_assert(
+            put_one(tw_telemetry_sampler(telemetry), &subject, 1000000)); /* 1 ms: on a bound */
     cr_assert(put_one(tw_telemetry_sampler(telemetry), &subject, 1000001));
     struct tw_sample held = sample_of(&subject, 3000000);
     held.held_ns = 2000000;

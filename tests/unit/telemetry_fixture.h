@@ -167,8 +167,7 @@ static inline struct tw_reader reader_init(struct reader *reader)
 {
     sem_init(&reader->woken, 0, 0);
     sem_init(&reader->gone, 0, 0);
-    return (struct tw_reader){
-        .context = reader, .wake = reader_on_wake, .gone = reader_on_gone};
+    return (struct tw_reader){.context = reader, .wake = reader_on_wake, .gone = reader_on_gone};
 }
 
 #endif

@@ -12,7 +12,7 @@
 struct row {
     const char *name, *bytes;
     enum http_verdict verdict;
-    int status;              /* of a refusal */
+    int status;               /* of a refusal */
     const char *path, *query; /* of a request */
     bool is_head, keeps_alive;
 };
@@ -24,8 +24,8 @@ static const struct row rows[] = {
      "/readyz", "verbose", false, true},
     {"an empty query", "GET /? HTTP/1.1\r\n" HOST "\r\n", HTTP_REQUEST, 0, "/", "", false, true},
     {"HEAD", "HEAD / HTTP/1.1\r\n" HOST "\r\n", HTTP_REQUEST, 0, "/", "", true, true},
-    {"close", "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", HTTP_REQUEST, 0, "/", "", false,
-     false},
+    {"close", "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", HTTP_REQUEST, 0, "/", "",
+     false, false},
     {"close in a list, in capitals", "GET / HTTP/1.1\r\n" HOST "Connection: TE , CLOSE\r\n\r\n",
      HTTP_REQUEST, 0, "/", "", false, false},
     {"1.0 closes", "GET / HTTP/1.0\r\n\r\n", HTTP_REQUEST, 0, "/", "", false, false},
@@ -40,8 +40,8 @@ static const struct row rows[] = {
      false, true},
     {"a body of no bytes", "GET / HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", HTTP_REQUEST, 0,
      "/", "", false, true},
-    {"UTF-8 in a value", "GET / HTTP/1.1\r\n" HOST "X-A: \xc3\xa4\r\n\r\n", HTTP_REQUEST, 0, "/", "",
-     false, true},
+    {"UTF-8 in a value", "GET / HTTP/1.1\r\n" HOST "X-A: \xc3\xa4\r\n\r\n", HTTP_REQUEST, 0, "/",
+     "", false, true},
     {"more behind it", "GET / HTTP/1.1\r\n" HOST "\r\nGET /livez", HTTP_REQUEST, 0, "/", "", false,
      true},
 
@@ -52,8 +52,8 @@ static const struct row rows[] = {
     {"half an empty line", "GET / HTTP/1.1\r\n" HOST "\r", HTTP_MORE, 0, NULL, NULL, false, false},
 
     {"another method", "POST / HTTP/1.1\r\n" HOST "\r\n", HTTP_REFUSED, 405, NULL, NULL, 0, 0},
-    {"a method of another form", "OPTIONS * HTTP/1.1\r\n" HOST "\r\n", HTTP_REFUSED, 405, NULL, NULL,
-     0, 0},
+    {"a method of another form", "OPTIONS * HTTP/1.1\r\n" HOST "\r\n", HTTP_REFUSED, 405, NULL,
+     NULL, 0, 0},
     {"small letters are another method", "get / HTTP/1.1\r\n" HOST "\r\n", HTTP_REFUSED, 405, NULL,
      NULL, 0, 0},
     {"HTTP/2", "PRI * HTTP/2.0\r\n\r\n", HTTP_REFUSED, 505, NULL, NULL, 0, 0},
@@ -70,10 +70,10 @@ static const struct row rows[] = {
     {"two hosts", "GET / HTTP/1.1\r\n" HOST HOST "\r\n", HTTP_REFUSED, 400, NULL, NULL, 0, 0},
     {"a folded line", "GET / HTTP/1.1\r\n" HOST "X-A: b\r\n c\r\n\r\n", HTTP_REFUSED, 400, NULL,
      NULL, 0, 0},
-    {"a blank before the colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", HTTP_REFUSED, 400, NULL, NULL,
-     0, 0},
-    {"a field without a colon", "GET / HTTP/1.1\r\n" HOST "X\r\n\r\n", HTTP_REFUSED, 400, NULL, NULL,
-     0, 0},
+    {"a blank before the colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", HTTP_REFUSED, 400, NULL,
+     NULL, 0, 0},
+    {"a field without a colon", "GET / HTTP/1.1\r\n" HOST "X\r\n\r\n", HTTP_REFUSED, 400, NULL,
+     NULL, 0, 0},
     {"a field without a name", "GET / HTTP/1.1\r\n" HOST ": x\r\n\r\n", HTTP_REFUSED, 400, NULL,
      NULL, 0, 0},
     {"a body", "GET / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc", HTTP_REFUSED, 413, NULL,
@@ -82,8 +82,8 @@ static const struct row rows[] = {
      HTTP_REFUSED, 400, NULL, NULL, 0, 0},
     {"a length with a sign", "GET / HTTP/1.1\r\n" HOST "Content-Length: +0\r\n\r\n", HTTP_REFUSED,
      400, NULL, NULL, 0, 0},
-    {"an empty length", "GET / HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n", HTTP_REFUSED, 400, NULL,
-     NULL, 0, 0},
+    {"an empty length", "GET / HTTP/1.1\r\n" HOST "Content-Length:\r\n\r\n", HTTP_REFUSED, 400,
+     NULL, NULL, 0, 0},
     {"chunks", "GET / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n", HTTP_REFUSED, 501,
      NULL, NULL, 0, 0},
     {"a line feed alone", "GET / HTTP/1.1\n", HTTP_REFUSED, 400, NULL, NULL, 0, 0},
@@ -98,7 +98,8 @@ static void expect_row(const struct row *row)
 {
     struct http_request request = {0};
     int status = 0;
-    enum http_verdict verdict = http_request_read(row->bytes, strlen(row->bytes), &request, &status);
+    enum http_verdict verdict =
+        http_request_read(row->bytes, strlen(row->bytes), &request, &status);
 
     cr_assert_eq(verdict, row->verdict, "%s: verdict %d, status %d", row->name, verdict, status);
     cr_expect_eq(status, row->status, "%s: %d", row->name, status);
@@ -179,9 +180,10 @@ Test(http_request, parameters_are_found_by_their_whole_name)
         const char *query;
         bool has;
     } queries[] = {
-        {"verbose", true},      {"verbose=1", true}, {"a=b&verbose", true}, {"verbose&a", true},
-        {"", false},            {"verbos", false},   {"verbose2", false},   {"a=verbose", false},
-        {"a=b&verbose=", true}, {"&&", false},
+        {"verbose", true},   {"verbose=1", true},  {"a=b&verbose", true},
+        {"verbose&a", true}, {"", false},          {"verbos", false},
+        {"verbose2", false}, {"a=verbose", false}, {"a=b&verbose=", true},
+        {"&&", false},
     };
     for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++)
         cr_expect_eq(http_query_has((struct http_text){queries[i].query, strlen(queries[i].query)},

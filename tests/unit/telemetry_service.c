@@ -157,10 +157,18 @@ static void executor_now(void *context, struct tw_executor_status *ret_status,
                          uint32_t *ret_threads_needed)
 {
     (void)context;
-    *ret_status = (struct tw_executor_status){
-        .threads = 1030, .threads_ready = 1024, .threads_max = 4096, .threads_lost = 2,
-        .threads_created_late = 6, .calls_in_flight = 7, .calls_queued = 8, .peak_in_flight = 810,
-        .calls_completed = 12345, .groups = 2, .pinned = true, .realtime = true};
+    *ret_status = (struct tw_executor_status){.threads = 1030,
+                                              .threads_ready = 1024,
+                                              .threads_max = 4096,
+                                              .threads_lost = 2,
+                                              .threads_created_late = 6,
+                                              .calls_in_flight = 7,
+                                              .calls_queued = 8,
+                                              .peak_in_flight = 810,
+                                              .calls_completed = 12345,
+                                              .groups = 2,
+                                              .pinned = true,
+                                              .realtime = true};
     *ret_threads_needed = 960;
 }
 

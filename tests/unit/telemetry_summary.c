@@ -20,10 +20,11 @@ static struct summary_subject subject_of(const char *master, const char *followe
 
 static struct summary_times times_of(uint64_t own_ns, bool is_held)
 {
-    return (struct summary_times){
-        .ns = {[TW_OWN_TIME] = own_ns, [TW_PATH_TIME] = own_ns + 1000, [TW_QUEUE_WAIT] = own_ns / 2,
-               [TW_BROKER_TIME] = 130000000},
-        .is_held = is_held};
+    return (struct summary_times){.ns = {[TW_OWN_TIME] = own_ns,
+                                         [TW_PATH_TIME] = own_ns + 1000,
+                                         [TW_QUEUE_WAIT] = own_ns / 2,
+                                         [TW_BROKER_TIME] = 130000000},
+                                  .is_held = is_held};
 }
 
 static const struct tw_summary_group *group_named(const struct tw_summary *summary, const char *key)
@@ -44,16 +45,25 @@ Test(summary, threads_fall_into_ranges_of_powers_of_two)
     static const struct {
         uint32_t threads;
         const char *label;
-    } rows[] = {{0, "0"},         {1, "1"},         {2, "2"},          {3, "3-4"},
-                {4, "3-4"},       {5, "5-8"},       {512, "257-512"},  {513, "513-1024"},
-                {1024, "513-1024"}, {1025, "1025-2048"}, {65535, "32769-65536"}};
+    } rows[] = {{0, "0"},
+                {1, "1"},
+                {2, "2"},
+                {3, "3-4"},
+                {4, "3-4"},
+                {5, "5-8"},
+                {512, "257-512"},
+                {513, "513-1024"},
+                {1024, "513-1024"},
+                {1025, "1025-2048"},
+                {65535, "32769-65536"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct tw_summary *summary = summary_new(TW_GROUP_BY_THREADS, 0);
         struct summary_subject subject = subject_of("M", "F", rows[i].threads);
         struct summary_times times = times_of(1, false);
         cr_assert(group_add(summary_group(summary, &subject), &times));
         cr_assert_eq(tw_summary_finish(summary), TW_OK);
-        cr_expect_str_eq(tw_summary_group_at(summary, 0)->key, rows[i].label, "%u", rows[i].threads);
+        cr_expect_str_eq(tw_summary_group_at(summary, 0)->key, rows[i].label, "%u",
+                         rows[i].threads);
         tw_summary_free(summary);
     }
 }
@@ -169,10 +179,10 @@ static void cells_fill(struct cells *cells)
         uint64_t own_ns;
         bool is_held, is_warming_up;
     } samples[] = {
-        {"M1", "A", 500000, false, true},    {"M1", "A", 1500000, false, false},
-        {"M1", "B", 1700000, false, false},  {"M1", "B", 90000000, true, false},
-        {"M2", "B", 3000000, false, false},  {"M2", "C", 4900000, false, false},
-        {"M2", "C", 3000000, false, false},  {"M2", "C", 12000000, false, false},
+        {"M1", "A", 500000, false, true},   {"M1", "A", 1500000, false, false},
+        {"M1", "B", 1700000, false, false}, {"M1", "B", 90000000, true, false},
+        {"M2", "B", 3000000, false, false}, {"M2", "C", 4900000, false, false},
+        {"M2", "C", 3000000, false, false}, {"M2", "C", 12000000, false, false},
     };
     for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++) {
         struct summary_subject subject = subject_of(samples[i].master, samples[i].follower, 600);
@@ -215,7 +225,8 @@ Test(cells, any_filter_can_be_asked_for_since_start)
                      (unsigned long)group->times[TW_OWN_TIME].count);
         cr_expect_eq(copies_of(group), rows[i].broker, "%s: %lu", rows[i].name,
                      (unsigned long)copies_of(group));
-        cr_expect_eq(group->held, rows[i].held, "%s: %lu", rows[i].name, (unsigned long)group->held);
+        cr_expect_eq(group->held, rows[i].held, "%s: %lu", rows[i].name,
+                     (unsigned long)group->held);
         if (rows[i].own > 0)
             cr_expect_geq(group->times[TW_OWN_TIME].min_ns, rows[i].filter.min_own_time_ns, "%s",
                           rows[i].name);
@@ -232,9 +243,9 @@ Test(cells, any_grouping_can_be_asked_for_since_start)
         uint64_t copies;
         size_t groups;
     } rows[] = {
-        {TW_GROUP_BY_NONE, "", 8, 1},           {TW_GROUP_BY_THREADS, "513-1024", 8, 1},
-        {TW_GROUP_BY_MASTER, "M1", 4, 2},       {TW_GROUP_BY_MASTER, "M2", 4, 2},
-        {TW_GROUP_BY_FOLLOWER, "B", 3, 3},      {TW_GROUP_BY_FOLLOWER, "C", 3, 3},
+        {TW_GROUP_BY_NONE, "", 8, 1},         {TW_GROUP_BY_THREADS, "513-1024", 8, 1},
+        {TW_GROUP_BY_MASTER, "M1", 4, 2},     {TW_GROUP_BY_MASTER, "M2", 4, 2},
+        {TW_GROUP_BY_FOLLOWER, "B", 3, 3},    {TW_GROUP_BY_FOLLOWER, "C", 3, 3},
         {TW_GROUP_BY_ADAPTER, "paper", 8, 1},
     };
     const struct tw_sample_filter all = {0};
@@ -288,7 +299,7 @@ Test(cells, samples_beyond_the_cells_lose_their_names_and_nothing_else)
 
 /* ---- Bursts. ---- */
 
-#define AT(ms) (INT64_C(1764496116000000000) + (ms) * TW_NS_PER_MS) /* 2025-11-30T09:48:36Z */
+#define AT(ms) (INT64_C(1764496116000000000) + (ms)*TW_NS_PER_MS) /* 2025-11-30T09:48:36Z */
 
 Test(bursts, copies_within_a_second_of_each_other_are_one)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* Values below 2^8 have a bucket each; above that the top 8 bits of a value name its bucket. */
-#define EXACT_BITS 8u
+#define EXACT_BITS   8u
 #define EXACT_VALUES (1u << EXACT_BITS)
 #define PER_DOUBLING (EXACT_VALUES / 2u)
 

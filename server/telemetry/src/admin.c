@@ -18,13 +18,13 @@
 #include <uv.h>
 
 #define CONNECTIONS_MAX 64
-#define LISTEN_BACKLOG 512 /* a dropped SYN costs a probe a whole second */
+#define LISTEN_BACKLOG  512 /* a dropped SYN costs a probe a whole second */
 /* The time a client has for the whole of its next request, or to take an answer. A probe every
  * 10 s and a scrape every 15 s keep their connections. */
 #define IDLE_MS 30000u
 /* After a refusal we read on for so long, so that the answer is not lost to a reset. */
 #define LINGER_MS 2000u
-#define SWEEP_MS 1000u
+#define SWEEP_MS  1000u
 
 enum connection_state {
     READING,   /* for the next request */
@@ -67,7 +67,7 @@ struct admin {
     struct connection *connections; /* newest first */
     int n_connections;
     int n_handles; /* listener and timer that libuv still knows */
-    bool is_full;    /* somebody waits in libuv's hands until a connection ends */
+    bool is_full;  /* somebody waits in libuv's hands until a connection ends */
     bool is_closing;
 
     /* main gives, the house thread gives back: `done` orders the two. */
@@ -205,8 +205,8 @@ static void connection_answer(struct connection *connection, struct answer *answ
     connection->write.data = connection;
     deadline_set(connection, IDLE_MS);
     uv_buf_t bytes = uv_buf_init(out->bytes, (unsigned)out->used);
-    if (has_failed || uv_write(&connection->write, (uv_stream_t *)&connection->tcp, &bytes, 1,
-                               on_written) != 0)
+    if (has_failed ||
+        uv_write(&connection->write, (uv_stream_t *)&connection->tcp, &bytes, 1, on_written) != 0)
         connection_close(connection);
 }
 
@@ -315,7 +315,8 @@ static void on_answered(struct tw_task *task)
     struct text ignored = {0};
     reading.is_ready = checks_run(telemetry, callbacks->ready, false, &ignored);
     text_clear(&ignored);
-    callbacks->followers(callbacks->context, &reading.followers_total, &reading.followers_connected);
+    callbacks->followers(callbacks->context, &reading.followers_total,
+                         &reading.followers_connected);
     tw_telemetry_executor_get(telemetry, &reading.executor);
     process_read(&reading.process);
 
@@ -362,7 +363,8 @@ static void connection_serve(struct connection *connection)
     static const char refused[] = "GET or HEAD, without a body, in at most 8 KiB, please";
     int status;
 
-    switch (http_request_read(connection->in, connection->in_bytes, &connection->request, &status)) {
+    switch (
+        http_request_read(connection->in, connection->in_bytes, &connection->request, &status)) {
     case HTTP_MORE:
         return;
     case HTTP_REFUSED:
@@ -419,7 +421,8 @@ static void longest_idle_close(struct admin *admin)
     struct connection *longest = NULL;
     for (struct connection *at = admin->connections; at != NULL; at = at->next)
         if ((at->state == READING || at->state == LINGERING) &&
-            (longest == NULL || at->deadline_ms <= longest->deadline_ms)) /* the list is newest first */
+            (longest == NULL ||
+             at->deadline_ms <= longest->deadline_ms)) /* the list is newest first */
             longest = at;
     if (longest != NULL)
         connection_close(longest);
@@ -580,12 +583,13 @@ tw_status admin_open(struct tw_telemetry *telemetry, const char *listen, struct 
     tw_reactor_post(admin->house, &admin->opening);
     done_wait(admin);
     if (admin->failure != 0) {
-        status = tw_error_set(error, TW_IO, "the admin port cannot listen on %.200s: %s (%s)%s",
-                              listen, uv_strerror(admin->failure), uv_err_name(admin->failure),
-                              admin->failure == UV_EADDRINUSE
-                                  ? "; another program has it: end that one, or give another address "
-                                    "with --admin"
-                                  : "; give another address with --admin");
+        status =
+            tw_error_set(error, TW_IO, "the admin port cannot listen on %.200s: %s (%s)%s", listen,
+                         uv_strerror(admin->failure), uv_err_name(admin->failure),
+                         admin->failure == UV_EADDRINUSE
+                             ? "; another program has it: end that one, or give another address "
+                               "with --admin"
+                             : "; give another address with --admin");
         admin_close(admin);
         return status;
     }

@@ -86,7 +86,8 @@ bool cells_add(struct cells *cells, const struct tw_sample *sample,
 {
     bool is_warming_up = (sample->flags & TW_SAMPLE_WARMING_UP) != 0;
     struct cell_kind kind = {
-        .flags = (uint8_t)((times->is_held ? CELL_HELD : 0) | (is_warming_up ? CELL_WARMING_UP : 0)),
+        .flags =
+            (uint8_t)((times->is_held ? CELL_HELD : 0) | (is_warming_up ? CELL_WARMING_UP : 0)),
         .threads_range = (uint8_t)subject->threads_range,
         .own_step = (uint8_t)fixed_step(times->ns[TW_OWN_TIME]),
     };
@@ -147,8 +148,7 @@ static bool cell_collect(const struct cell *cell, uint64_t min_ns, struct tw_sum
     bool has_names = (cell->kind.flags & CELL_UNLISTED) == 0 ||
                      summary->group_by == TW_GROUP_BY_NONE ||
                      summary->group_by == TW_GROUP_BY_THREADS;
-    struct group *group =
-        has_names ? summary_group(summary, &subject) : summary_other(summary);
+    struct group *group = has_names ? summary_group(summary, &subject) : summary_other(summary);
     if (group == NULL)
         return false;
 

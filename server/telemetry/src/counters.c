@@ -13,9 +13,8 @@ static size_t known(int32_t number, size_t count)
 
 void tw_copy_counters_add(int32_t state, int32_t reason)
 {
-    atomic_fetch_add_explicit(
-        &copies[known(state, TW_COPY_STATES)][known(reason, TW_COPY_REASONS)], 1,
-        memory_order_relaxed);
+    atomic_fetch_add_explicit(&copies[known(state, TW_COPY_STATES)][known(reason, TW_COPY_REASONS)],
+                              1, memory_order_relaxed);
 }
 
 uint64_t tw_copy_counters_get(int32_t state, int32_t reason)

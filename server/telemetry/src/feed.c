@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define ENTRIES TW_STREAM_QUEUE_ENTRIES
+#define ENTRIES       TW_STREAM_QUEUE_ENTRIES
 #define ENTRIES_BYTES (ENTRIES * sizeof(struct tw_feed_entry))
 
 struct tw_feed {
@@ -90,8 +90,8 @@ tw_status tw_feed_open(struct tw_sampler *sampler, const struct tw_sample_filter
 
     struct tw_feed *feed = aligned_alloc(alignof(struct tw_feed), sizeof *feed);
     /* Mapped rather than allocated: pages that a quick reader never needs are never touched. */
-    void *entries = mmap(NULL, ENTRIES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                         -1, 0);
+    void *entries =
+        mmap(NULL, ENTRIES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (feed == NULL || entries == MAP_FAILED) {
         if (entries != MAP_FAILED)
             munmap(entries, ENTRIES_BYTES);

@@ -77,7 +77,8 @@ static int read_target(struct http_text target, struct head *head)
         if (target.at[i] <= ' ' || target.at[i] > '~')
             return 400;
 
-    if (target.size >= sizeof scheme - 1 && strncasecmp(target.at, scheme, sizeof scheme - 1) == 0) {
+    if (target.size >= sizeof scheme - 1 &&
+        strncasecmp(target.at, scheme, sizeof scheme - 1) == 0) {
         const char *authority = target.at + sizeof scheme - 1, *end = target.at + target.size;
         const char *slash = memchr(authority, '/', (size_t)(end - authority));
         if (slash == NULL || slash == authority)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 #define HTTP_HEAD_BYTES_MAX 8192u /* what kubelets, browsers and Prometheus send is below 1 KiB */
-#define HTTP_FIELDS_MAX 100u
+#define HTTP_FIELDS_MAX     100u
 
 struct http_text { /* points into the bytes that were read */
     const char *at;

@@ -173,7 +173,8 @@ static void process_lines(struct text *text, const struct metrics_reading *readi
     const struct process_reading *process = &reading->process;
     char seconds[SECONDS_TEXT_BYTES];
     const struct line rows[] = {
-        {"process_resident_memory_bytes", NULL, "gauge", "Resident memory.", process->resident_bytes},
+        {"process_resident_memory_bytes", NULL, "gauge", "Resident memory.",
+         process->resident_bytes},
         {"process_virtual_memory_bytes", NULL, "gauge", "Address space.", process->virtual_bytes},
         {"process_threads", NULL, "gauge", "Threads of the process.", process->threads},
         {"process_open_fds", NULL, "gauge", "Open files.", process->open_files},

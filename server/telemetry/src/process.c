@@ -28,7 +28,8 @@ static void memory_read(struct process_reading *ret)
 {
     char line[1024];
     unsigned long pages, resident;
-    if (proc_line("/proc/self/statm", line) == NULL || sscanf(line, "%lu %lu", &pages, &resident) != 2)
+    if (proc_line("/proc/self/statm", line) == NULL ||
+        sscanf(line, "%lu %lu", &pages, &resident) != 2)
         return;
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     ret->virtual_bytes = pages * page_bytes;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#define ENTRIES TW_SAMPLE_RING_ENTRIES
+#define ENTRIES    TW_SAMPLE_RING_ENTRIES
 #define RING_BYTES (ENTRIES * (sizeof(struct tw_sample) + sizeof(atomic_uint)))
 
 static uint32_t turn_of(uint64_t position)
@@ -16,7 +16,8 @@ static uint32_t turn_of(uint64_t position)
 bool ring_init(struct ring *ring)
 {
     *ring = (struct ring){0};
-    void *memory = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return false;
 
@@ -39,7 +40,8 @@ bool ring_put(struct ring *ring, const struct tw_sample *sample)
 
     for (;;) {
         /* Pairs with the release in ring_take(): the place has been read before it is filled. */
-        uint32_t turn = atomic_load_explicit(&ring->turns[position % ENTRIES], memory_order_acquire);
+        uint32_t turn =
+            atomic_load_explicit(&ring->turns[position % ENTRIES], memory_order_acquire);
         int32_t ahead = (int32_t)(turn - turn_of(position));
 
         if (ahead < 0) { /* still filled from the lap before */

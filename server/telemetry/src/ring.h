@@ -21,8 +21,8 @@ struct ring {
     void *memory;
 
     /* The workers'. */
-    alignas(64) atomic_ullong tail; /* places claimed since start */
-    alignas(64) atomic_ullong lost; /* samples that found no place */
+    alignas(64) _Atomic uint64_t tail; /* places claimed since start */
+    alignas(64) _Atomic uint64_t lost; /* samples that found no place */
 
     /* The sampler's. */
     alignas(64) uint64_t head; /* places emptied since start */

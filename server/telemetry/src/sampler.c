@@ -18,7 +18,7 @@
 #define NAP_NS_MIN (1 * TW_NS_PER_MS)
 /* Doubled with every round that found nothing; after this one the sampler parks and the next sample
  * wakes it. So a worker pays for a wake at most every 15 ms. */
-#define NAP_NS_MAX (8 * TW_NS_PER_MS)
+#define NAP_NS_MAX        (8 * TW_NS_PER_MS)
 #define ROUND_SAMPLES_MAX 1024u /* per ring, before feeds are published */
 
 /* ---- The worker's side. ---- */
@@ -31,7 +31,8 @@ static void sampler_wake(struct tw_sampler *sampler)
 
 bool tw_sampler_put(struct tw_sampler *sampler, const struct tw_sample *sample)
 {
-    unsigned core = (unsigned)sched_getcpu(); /* from memory the kernel keeps; a wrong one does no harm */
+    unsigned core =
+        (unsigned)sched_getcpu(); /* from memory the kernel keeps; a wrong one does no harm */
     if (!ring_put(&sampler->rings[core % sampler->n_rings], sample))
         return false;
     if (atomic_load(&sampler->parked) != 0)
@@ -392,7 +393,8 @@ void tw_sampler_stop(struct tw_sampler *sampler)
         atomic_store(&sampler->stopping, true);
         sampler_wake(sampler);
         pthread_join(sampler->thread, NULL);
-        assert(sampler->feeds == NULL && sampler->windows == NULL); /* closed before: see the header */
+        assert(sampler->feeds == NULL &&
+               sampler->windows == NULL); /* closed before: see the header */
     }
     for (uint32_t i = 0; i < sampler->n_rings; i++)
         ring_clear(&sampler->rings[i]);

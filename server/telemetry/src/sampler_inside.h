@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define READERS_MAX 256u    /* feeds and windows; each costs the sampler a little per sample */
-#define QUESTIONS_MAX 64u   /* that wait for an answer; each costs it up to some milliseconds */
+#define READERS_MAX       256u /* feeds and windows; each costs the sampler a little per sample */
+#define QUESTIONS_MAX     64u  /* that wait for an answer; each costs it up to some milliseconds */
 #define BURSTS_REMEMBERED 64u
 
 struct command {

@@ -12,18 +12,18 @@
 
 /* What one bucket, one histogram and one group take on the wire at most: a bound of up to 10 bytes
  * and a count of up to 7; eleven numbers; a key, and the fields around it. */
-#define WIRE_BUCKET_BYTES 17u
+#define WIRE_BUCKET_BYTES    17u
 #define WIRE_HISTOGRAM_BYTES 128u
-#define WIRE_GROUP_BYTES (SUMMARY_LABEL_BYTES + 64u)
-#define WIRE_REST_BYTES 4096u /* the executor's status and the message itself */
+#define WIRE_GROUP_BYTES     (SUMMARY_LABEL_BYTES + 64u)
+#define WIRE_REST_BYTES      4096u /* the executor's status and the message itself */
 
 static_assert(GROUPS_TRACKED_MAX > TW_FOLLOWERS_PER_MASTER_MAX, "one event is told apart");
 
 const uint64_t tw_fixed_bucket_ns[TW_FIXED_BUCKETS] = {
-    UINT64_C(10000),      UINT64_C(20000),      UINT64_C(50000),      UINT64_C(100000),
-    UINT64_C(200000),     UINT64_C(500000),     UINT64_C(1000000),    UINT64_C(2000000),
-    UINT64_C(5000000),    UINT64_C(10000000),   UINT64_C(20000000),   UINT64_C(50000000),
-    UINT64_C(100000000),  UINT64_C(200000000),  UINT64_C(500000000),  UINT64_C(1000000000),
+    UINT64_C(10000),      UINT64_C(20000),      UINT64_C(50000),       UINT64_C(100000),
+    UINT64_C(200000),     UINT64_C(500000),     UINT64_C(1000000),     UINT64_C(2000000),
+    UINT64_C(5000000),    UINT64_C(10000000),   UINT64_C(20000000),    UINT64_C(50000000),
+    UINT64_C(100000000),  UINT64_C(200000000),  UINT64_C(500000000),   UINT64_C(1000000000),
     UINT64_C(2000000000), UINT64_C(5000000000), UINT64_C(10000000000),
 };
 
@@ -225,8 +225,7 @@ static size_t wire_bytes(const struct group *group)
 {
     size_t bytes = WIRE_GROUP_BYTES;
     for (size_t i = 0; i < TW_SUMMARY_TIMES; i++)
-        bytes += WIRE_HISTOGRAM_BYTES +
-                 (size_t)group->shown.times[i].n_buckets * WIRE_BUCKET_BYTES;
+        bytes += WIRE_HISTOGRAM_BYTES + (size_t)group->shown.times[i].n_buckets * WIRE_BUCKET_BYTES;
     return bytes;
 }
 

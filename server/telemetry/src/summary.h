@@ -40,10 +40,10 @@ struct group {
 };
 
 struct tw_summary {
-    struct table groups;  /* of struct group */
-    struct group **list;  /* the same, in order of arrival; after finish: in order of size */
+    struct table groups; /* of struct group */
+    struct group **list; /* the same, in order of arrival; after finish: in order of size */
     size_t n_list, list_capacity;
-    struct group *other;  /* "other", once something had to go there; not in groups */
+    struct group *other; /* "other", once something had to go there; not in groups */
     int64_t start_wall_ns, end_wall_ns;
     enum tw_group_by group_by;
     uint32_t omitted; /* after finish */

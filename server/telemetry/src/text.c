@@ -30,7 +30,8 @@ void text_add(struct text *text, const char *format, ...)
     if (text->has_failed || length < 0 || !reserve(text, (size_t)length + 1u))
         text->has_failed = true;
     else
-        text->used += (size_t)vsnprintf(text->bytes + text->used, (size_t)length + 1u, format, again);
+        text->used +=
+            (size_t)vsnprintf(text->bytes + text->used, (size_t)length + 1u, format, again);
     va_end(again);
     va_end(values);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* As many as tradewake.v1 has numbers for; asserted against the descriptors by a test. */
-#define TW_COPY_STATES 10u
+#define TW_COPY_STATES  10u
 #define TW_COPY_REASONS 80u
 
 /* Counts one copy that reached this state for this reason: once when it is decided without a call,

@@ -202,9 +202,9 @@ struct tw_fixed_histogram {
 struct tw_sampler_totals {
     struct tw_fixed_histogram times[TW_SUMMARY_TIMES];
     uint64_t samples, held, lost;
-    uint64_t left_out;         /* for slow readers, over all feeds */
-    uint64_t unlisted;         /* samples that are in "other" since start: the cells are all taken */
-    uint32_t readers;          /* feeds and windows that are open */
+    uint64_t left_out; /* for slow readers, over all feeds */
+    uint64_t unlisted; /* samples that are in "other" since start: the cells are all taken */
+    uint32_t readers;  /* feeds and windows that are open */
     uint32_t cells, cells_max; /* of the summary since start */
 };
 

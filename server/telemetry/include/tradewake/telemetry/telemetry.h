@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define TW_TELEMETRY_ADMIN_LISTEN "127.0.0.1:9464" /* where the admin port is when nobody says */
-#define TW_TELEMETRY_WARM_UP_MS 10000u             /* of `serve`; `dev` has 0 */
+#define TW_TELEMETRY_WARM_UP_MS   10000u           /* of `serve`; `dev` has 0 */
 
 struct tw_reactor;
 struct tw_telemetry;
