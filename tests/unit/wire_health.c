@@ -121,6 +121,8 @@ Test(wire_health, a_drain_tells_everybody_and_is_answered_to_the_end)
     struct tw_wire_answer answer;
     struct tw_wire_stream *stream = watch("");
     cr_expect_eq(next(stream), (int)SERVING);
+    struct tw_wire_stream *other = watch("nothing"); /* behind it, the first write has completed */
+    cr_expect_eq(next(other), (int)SERVICE_UNKNOWN);
 
     tw_health_drain();
     tw_wire_server_drain(pair.server); /* everything else is refused now */
@@ -130,5 +132,6 @@ Test(wire_health, a_drain_tells_everybody_and_is_answered_to_the_end)
     cr_expect_eq(check("", &answer), (int)NOT_SERVING);
     tw_wire_server_end_streams(pair.server);
     cr_expect_eq(next(stream), REFUSED);
+    tw_wire_stream_close(other);
     tw_wire_stream_close(stream);
 }

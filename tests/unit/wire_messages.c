@@ -370,6 +370,22 @@ Test(wire_messages, details_that_are_not_ours_are_none)
     cr_expect_eq(refusal.reason, REASON(UNSPECIFIED));
 }
 
+Test(wire_messages, what_another_server_sends_is_made_sane)
+{
+    static const uint8_t bytes[] = /* found by fuzz_wire_details; a delay of -1 ns, controls */
+        "\x08\x09\x12\x02" "a\x01" "\x1a\x3c\x0a\x28" "type.googleapis.com/google.rpc.ErrorInfo"
+        "\x12\x10" "\x0a\x03" "NEW" "\x12\x09" "tradewake"
+        "\x1a\x39\x0a\x28" "type.googleapis.com/google.rpc.RetryInfo"
+        "\x12\x0d\x0a\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    struct tw_refusal refusal = {0};
+
+    cr_assert(wire_details_unpack(bytes, sizeof bytes - 1, &refusal));
+
+    cr_expect_eq(refusal.reason, REASON(INTERNAL), "a reason this program does not know");
+    cr_expect_str_eq(refusal.text, "a?");
+    cr_expect_eq(refusal.retry_after_ns, 0);
+}
+
 /* ---- Descriptors. ---- */
 
 Test(wire_messages, the_descriptors_know_which_methods_stream)

@@ -102,6 +102,7 @@ static void submit_on_request(struct tw_call *call, const ProtobufCMessage *requ
     (void)invalid;
     const Tradewake__V1__SubmitEventRequest *submit_request = (const void *)request;
     const char *id = submit_request->event == NULL ? "" : submit_request->event->event_id;
+    atomic_fetch_add(&seen.requests, 1); /* before the client can know */
     atomic_store(&seen.received_mono_ns, tw_call_received_mono_ns(call));
     atomic_store(&seen.deadline_mono_ns, tw_call_deadline_mono_ns(call));
     if (strcmp(id, "refuse") == 0)
@@ -118,7 +119,6 @@ static void submit_on_request(struct tw_call *call, const ProtobufCMessage *requ
         answer_id(call, tw_call_metadata(call, "x-request-id"));
     else if (strcmp(id, "never") != 0)
         answer_id(call, id);
-    atomic_fetch_add(&seen.requests, 1);
 }
 
 static void submit_on_post(struct tw_call *call)
@@ -160,6 +160,7 @@ static void stream_on_request(struct tw_call *call, const ProtobufCMessage *requ
         response.refused = &refused;
         response.answer_case = TRADEWAKE__V1__STREAM_EVENTS_RESPONSE__ANSWER_REFUSED;
     }
+    atomic_fetch_add(&seen.requests, 1); /* before the client can know */
     atomic_store(&seen.received_mono_ns, tw_call_received_mono_ns(call));
     if (!tw_call_write(call, &response.base, false))
         atomic_fetch_add(&seen.blocked, 1);
@@ -168,7 +169,6 @@ static void stream_on_request(struct tw_call *call, const ProtobufCMessage *requ
         tw_call_end(call);
     if (strcmp(id, "pause") == 0)
         tw_call_timer_set(call, in_ms(30));
-    atomic_fetch_add(&seen.requests, 1);
 }
 
 static void stream_on_writable(struct tw_call *call)

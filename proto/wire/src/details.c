@@ -1,6 +1,7 @@
 #include "details.h"
 
 #include "message.h"
+#include "text.h"
 
 #include <tradewake/base/clock.h>
 
@@ -17,7 +18,7 @@
 #define DOMAIN "tradewake"
 #define TYPE_PREFIX "type.googleapis.com/"
 
-enum { DETAILS_MAX = 3 };
+enum { DETAILS_MAX = 3, RETRY_SECONDS_MAX = 86400 };
 
 /* The words travel twice (message and BadRequest), the field too; 512 bytes cover tags, lengths, type
  * names and the reason. */
@@ -153,14 +154,16 @@ static void bad_request_read(const Google__Rpc__BadRequest *bad_request, struct 
     if (bad_request->n_field_violations == 0)
         return;
     snprintf(ret->field, sizeof ret->field, "%s", bad_request->field_violations[0]->field);
+    wire_text_clean(ret->field);
 }
 
 static void retry_info_read(const Google__Rpc__RetryInfo *retry, struct tw_refusal *ret)
 {
-    if (retry->retry_delay == NULL || retry->retry_delay->seconds < 0 ||
-        retry->retry_delay->seconds > 86400)
-        return;
-    ret->retry_after_ns = retry->retry_delay->seconds * TW_NS_PER_S + retry->retry_delay->nanos;
+    const Google__Protobuf__Duration *delay = retry->retry_delay;
+    if (delay == NULL || delay->seconds < 0 || delay->seconds > RETRY_SECONDS_MAX ||
+        delay->nanos < 0 || delay->nanos >= TW_NS_PER_S)
+        return; /* no delay that makes sense */
+    ret->retry_after_ns = delay->seconds * TW_NS_PER_S + delay->nanos;
 }
 
 /* The text behind "REASON field: ", which the message begins with. */
@@ -173,6 +176,7 @@ static void text_read(const char *message, struct tw_refusal *ret)
     size_t length = strlen(prefix);
     const char *text = strncmp(message, prefix, length) == 0 ? message + length : message;
     snprintf(ret->text, sizeof ret->text, "%s", text);
+    wire_text_clean(ret->text);
 }
 
 static ProtobufCMessage *detail_unpack(const Google__Protobuf__Any *any, const char *type_url,
