@@ -338,21 +338,28 @@ const struct deal *book_deal(const struct book *book, uint32_t i)
     return &book->deals[(book->deals_first + i) % book->n_deals];
 }
 
-static uint32_t *bucket_of(const struct book *book, const char *client_order_id)
+static uint32_t id_hash(const char *client_order_id)
 {
     uint32_t hash = 2166136261u;
     for (const char *at = client_order_id; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 16777619u;
-    return &book->buckets[(hash ^ (hash >> 15)) & (book->n_buckets - 1)];
+    return hash ^ (hash >> 15);
+}
+
+static uint32_t *bucket_of(const struct book *book, uint32_t hash)
+{
+    return &book->buckets[hash & (book->n_buckets - 1)];
 }
 
 static struct answer *answer_find(const struct book *book, const char *client_order_id)
 {
     if (book->n_buckets == 0)
         return NULL;
-    for (uint32_t i = *bucket_of(book, client_order_id); i != 0; i = book->answers[i - 1].next) {
-        if (strcmp(book->answers[i - 1].client_order_id, client_order_id) == 0)
-            return &book->answers[i - 1];
+    uint32_t hash = id_hash(client_order_id);
+    for (uint32_t i = *bucket_of(book, hash); i != 0; i = book->answers[i - 1].next) {
+        struct answer *answer = &book->answers[i - 1];
+        if (answer->hash == hash && strcmp(answer->client_order_id, client_order_id) == 0)
+            return answer;
     }
     return NULL;
 }
@@ -370,14 +377,14 @@ const struct answer *book_answer_at(const struct book *book, uint32_t i)
 
 static void answer_link(struct book *book, uint32_t index)
 {
-    uint32_t *bucket = bucket_of(book, book->answers[index].client_order_id);
+    uint32_t *bucket = bucket_of(book, book->answers[index].hash);
     book->answers[index].next = *bucket;
     *bucket = index + 1;
 }
 
 static void answer_unlink(struct book *book, uint32_t index)
 {
-    uint32_t *at = bucket_of(book, book->answers[index].client_order_id);
+    uint32_t *at = bucket_of(book, book->answers[index].hash);
     while (*at != index + 1)
         at = &book->answers[*at - 1].next;
     *at = book->answers[index].next;
@@ -394,6 +401,7 @@ static void answer_new(struct book *book, const struct answer *answer)
         answer_unlink(book, index);
     }
     book->answers[index] = *answer;
+    book->answers[index].hash = id_hash(answer->client_order_id);
     answer_link(book, index);
 }
 
@@ -425,6 +433,7 @@ static void answer_merge(struct answer *known, const struct answer *more)
         merged.average_price = (tw_decimal)(value / merged.filled);
         merged.position = known->position;
     }
+    merged.hash = known->hash;
     merged.next = known->next;
     *known = merged;
 }
@@ -449,12 +458,13 @@ static bool answers_reserve(struct book *book)
     if (answers == NULL)
         return false;
     book->answers = answers;
-    uint32_t *buckets = calloc(cap, sizeof(*buckets));
+    uint32_t *buckets = calloc((size_t)cap * 2, sizeof(*buckets)); /* short chains: each link is a miss */
     if (buckets == NULL)
         return false; /* answers is merely larger than it says */
     free(book->buckets);
     book->buckets = buckets;
-    book->answers_cap = book->n_buckets = cap;
+    book->answers_cap = cap;
+    book->n_buckets = cap * 2;
     for (uint32_t i = 0; i < book->n_answers; i++)
         answer_link(book, i);
     return true;

@@ -67,7 +67,7 @@ struct answer {
     uint64_t position, order, remainder;
     tw_decimal filled, average_price;
     tw_decimal remaining; /* UNSET = not a close */
-    uint32_t next;        /* the book's: in the same bucket; index + 1 */
+    uint32_t hash, next;  /* the book's: of the id; in the same bucket, index + 1 */
 };
 
 /* Counters, balance: what every entry carries whole. */
