@@ -11,7 +11,7 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 import grpc  # noqa: E402
-from blackbox import Checks, Fleet, arguments, percentile, wait_until  # noqa: E402
+from blackbox import Fleet, percentile, prove, wait_until  # noqa: E402
 
 
 def watch(fleet, samples, ready):
@@ -75,13 +75,10 @@ def is_ordered(times):
     return stages == sorted(stages) and stages[0] > 0
 
 
-def main():
-    options = arguments(positions=27, followers=30)
-    checks = Checks()
+def main(options, checks):
     for nonblocking in (False, True):
         burst(options, checks, nonblocking)
-    checks.close()
 
 
 if __name__ == "__main__":
-    main()
+    prove(main, positions=27, followers=30)

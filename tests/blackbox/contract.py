@@ -19,7 +19,7 @@ import tempfile
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(FOLDER, "lib"))
 
-from blackbox import REPOSITORY, Checks, Fleet, arguments  # noqa: E402
+from blackbox import REPOSITORY, Fleet, prove  # noqa: E402
 
 BUF = os.path.join(FOLDER, "node_modules/.bin/buf")
 SETTLED = os.path.join(FOLDER, "contract.binpb")
@@ -107,16 +107,13 @@ def all_methods(fleet):
             yield "/%s/%s" % (service.full_name, method.name)
 
 
-def main():
-    options = arguments()
-    checks = Checks()
+def main(options, checks):
     if install(checks):
         judged(checks)
         with Fleet(options.program, followers=2) as fleet:
             spoken(fleet, checks)
             checks.true("unharmed", fleet.is_unharmed("after"), fleet.server.faults())
-    checks.close()
 
 
 if __name__ == "__main__":
-    main()
+    prove(main)

@@ -7,7 +7,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
-from blackbox import Checks, Fleet, arguments, wait_until  # noqa: E402
+from blackbox import Fleet, prove, wait_until  # noqa: E402
 
 
 def one_event_from_many_clients(options, checks, clients=100, followers=30):
@@ -77,14 +77,11 @@ def halt_in_mid_burst(options, checks, after_s, positions=27, followers=30, max_
         checks.true("%s: resumed, opens go out again" % name, fleet.is_unharmed("again"), "not everywhere")
 
 
-def main():
-    options = arguments()
-    checks = Checks()
+def main(options, checks):
     one_event_from_many_clients(options, checks)
     halt_in_mid_burst(options, checks, after_s=0.5)
     halt_in_mid_burst(options, checks, after_s=2.1)
-    checks.close()
 
 
 if __name__ == "__main__":
-    main()
+    prove(main)

@@ -15,7 +15,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
-from blackbox import REPOSITORY, Checks, Client, Contract, Server, arguments, enum_name, wait_until  # noqa: E402
+from blackbox import REPOSITORY, Client, Contract, Server, enum_name, prove, wait_until  # noqa: E402
 
 DATA = os.path.join(REPOSITORY, "../shared/data")
 HISTORIES = ["mt4_statement_partials.htm", "mql5_mt5_positions_grid.csv", "mql5_mt4_history_pendings.csv"]
@@ -151,16 +151,13 @@ def quirks(options, checks):
             server.end()
 
 
-def main():
-    options = arguments(history="")
-    checks = Checks()
+def main(options, checks):
     quirks(options, checks)
     for name in HISTORIES:
         path = os.path.join(DATA, name)
         if os.path.exists(path) and options.history in name:
             replay(options, checks, path)
-    checks.close()
 
 
 if __name__ == "__main__":
-    main()
+    prove(main, history="")

@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 import grpc  # noqa: E402
-from blackbox import POLL_S, Checks, Client, Contract, Fleet, arguments, wait_until  # noqa: E402
+from blackbox import POLL_S, Client, Contract, Fleet, prove, wait_until  # noqa: E402
 
 LAG = 50  # opens between an open and its close: its order is long done
 
@@ -149,14 +149,11 @@ def run(options, checks, slow):
         return histogram.p50_ns
 
 
-def main():
-    options = arguments(rate=10000, seconds=15)
-    checks = Checks()
+def main(options, checks):
     alone = run(options, checks, slow=False)
     beside = run(options, checks, slow=True)
     print("     own time p50 with / without the slow reader: %.2f" % (beside / max(1, alone)))
-    checks.close()
 
 
 if __name__ == "__main__":
-    main()
+    prove(main, rate=10000, seconds=15)

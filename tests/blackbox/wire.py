@@ -10,7 +10,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 import grpc  # noqa: E402
-from blackbox import Checks, Fleet, Refused, arguments, refused_from  # noqa: E402
+from blackbox import Fleet, Refused, refused_from, prove  # noqa: E402
 
 SUBMIT = "EventService/SubmitEvent"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -111,17 +111,14 @@ def connections(fleet, checks, rounds):
     checks.true("clients that vanish in mid-call", fleet.is_serving(), "not serving")
 
 
-def main():
-    options = arguments(rounds=200)
-    checks = Checks()
+def main(options, checks):
     with Fleet(options.program, followers=2) as fleet:
         calls(fleet, checks)
         checks.equal("nothing was sent for any of it", set(fleet.deals().values()), {0})
         checks.true("unharmed after bad calls", fleet.is_unharmed("after-calls"), fleet.server.faults())
         connections(fleet, checks, options.rounds)
         checks.true("unharmed after bad connections", fleet.is_unharmed("after-connections"), fleet.server.faults())
-    checks.close()
 
 
 if __name__ == "__main__":
-    main()
+    prove(main, rounds=200)

@@ -1,15 +1,17 @@
 """blackbox.py - what the programs in tests/blackbox share: checks, a fleet, events.
 
-    checks = Checks()
-    with Fleet(program(), followers=30, paper={"latency": "constant:130ms"}) as fleet:
-        answer = fleet.submit(fleet.open("1"))
-        checks.equal("every follower has it", answer.accepted, 30)
-    checks.close()                      # prints `N passed, N failed` and ends the program
+    def main(options, checks):
+        with Fleet(options.program, followers=30, paper={"latency": "constant:130ms"}) as fleet:
+            answer = fleet.submit(fleet.open("1"))
+            checks.equal("every follower has it", answer.accepted, 30)
+
+    prove(main)                         # prints `N passed, N failed` and ends the program
 """
 import argparse
 import os
 import sys
 import time
+import traceback
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(FOLDER, "../../cases/lib"))
@@ -49,14 +51,21 @@ class Checks:
         sys.exit(1 if self.failed else 0)
 
 
-def arguments(**more):
-    """--program FILE, and more options by name with their default."""
+def prove(main, **more):
+    """The program: main(options, checks). Options are --program FILE and `more` by name with their
+    default. An error that nobody expected is one failed check, and the others still count."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=os.path.join(REPOSITORY, "build/release/tradewake"))
     for name, default in more.items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
+    options, checks = parser.parse_args(), Checks()
     end_servers_with_us()
-    return parser.parse_args()
+    try:
+        main(options, checks)
+    except Exception as error:
+        traceback.print_exc(file=sys.stdout)
+        checks.true("the program came to its end", False, type(error).__name__)
+    checks.close()
 
 
 def wait_until(holds, within_s, what="it"):
@@ -101,7 +110,9 @@ class Fleet:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
+        if kind is not None and self.server.faults():
+            print("     " + self.server.faults())
         self.client.close()
         self.server.end()
 
