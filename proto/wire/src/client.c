@@ -292,9 +292,12 @@ tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
     batch_start(call, ops, sizeof ops / sizeof ops[0], call);
     batch_await(queue, call, INT64_MAX); /* the core keeps the call's deadline */
 
-    answer_read(&ending, ret_answer);
+    struct tw_wire_answer answer;
+    answer_read(&ending, &answer);
+    if (ret_answer != NULL)
+        *ret_answer = answer;
     if (ending.code != GRPC_STATUS_OK)
-        status = answer_status(ret_answer, error);
+        status = answer_status(&answer, error);
     else if (received == NULL)
         status = tw_error_set(error, TW_IO, "%s answered OK without a message", path);
     else
@@ -420,7 +423,8 @@ tw_status tw_wire_stream_read(struct tw_wire_stream *stream, int64_t until_mono_
         return status;
     }
     over(stream);
-    *ret_answer = stream->answer;
+    if (ret_answer != NULL)
+        *ret_answer = stream->answer;
     if (stream->answer.code == GRPC_STATUS_OK)
         return tw_error_set(error, TW_ENDED, "the stream is over");
     return answer_status(&stream->answer, error);

@@ -328,14 +328,15 @@ static void completion_run(struct wire_queue *queue, void *tag, bool ok)
 }
 
 /* The core keeps the first completion of this thread in a thread-local cache, if asked to, instead
- * of queueing it and waking somebody. This moves it out of there. */
+ * of queueing it and waking somebody. This moves it out of there, if there is room for it; else it
+ * stays until there is. */
 static void early_fetch(struct wire_queue *queue)
 {
     void *tag;
     int ok;
-    if (!grpc_completion_queue_thread_local_cache_flush(queue->core, &tag, &ok))
+    if (queue->n_early == sizeof queue->early / sizeof queue->early[0] ||
+        !grpc_completion_queue_thread_local_cache_flush(queue->core, &tag, &ok))
         return;
-    assert(queue->n_early < sizeof queue->early / sizeof queue->early[0]);
     queue->early[queue->n_early].tag = tag;
     queue->early[queue->n_early].ok = ok;
     queue->n_early++;
@@ -356,9 +357,10 @@ static void event_run(struct wire_queue *queue, const grpc_event *event)
     void *tag = event->tag;
     int ok = event->success;
     for (;;) {
-        grpc_completion_queue_thread_local_cache_init(queue->core);
+        grpc_completion_queue_thread_local_cache_init(queue->core); /* keeps what it has */
         completion_run(queue, tag, ok != 0);
-        early_fetch(queue);
+        if (queue->n_early == 0)
+            early_fetch(queue);
         if (queue->n_early == 0)
             return;
         queue->n_early--;

@@ -29,7 +29,7 @@ TW_MUST_CHECK tw_status tw_wire_client_open(const char *address, struct tw_wire_
 void tw_wire_client_close(struct tw_wire_client *client);
 
 /* One unary call. path as in server.h; the response type comes from the built-in descriptors.
- * *ret_response: in arena, set on TW_OK only.
+ * *ret_response: in arena, set on TW_OK only. ret_answer: NULL = not wanted.
  * Thread: any, several at once.  Blocks: until the answer or deadline_mono_ns.
  * Fails: TW_UNREACHABLE (UNAVAILABLE without an ErrorInfo), TW_TIMEOUT (DEADLINE_EXCEEDED),
  *        TW_REFUSED (any other status; see *ret_answer), TW_INVALID (path). error holds words. */

@@ -44,7 +44,8 @@ struct tw_wire_method {
     void (*on_writable)(struct tw_call *call);   /* streams: the write that was out has completed */
     void (*on_post)(struct tw_call *call);       /* after tw_call_post(); several posts may be one */
     void (*on_timer)(struct tw_call *call);      /* after tw_call_timer_set() */
-    void (*on_finished)(struct tw_call *call, bool cancelled); /* NULL = nothing to clean up */
+    /* NULL = nothing to clean up. Called when on_request() or on_half_close() was. */
+    void (*on_finished)(struct tw_call *call, bool cancelled);
 };
 
 struct tw_wire_options {
@@ -69,10 +70,13 @@ TW_MUST_CHECK tw_status tw_wire_server_start(const struct tw_wire_options *optio
 /* The port in use (of "host:0"). */
 int tw_wire_server_port(const struct tw_wire_server *server);
 
-/* Refuses new calls from now on with SHUTTING_DOWN (the connections stay). Thread: any. */
+/* Refuses new calls from now on with SHUTTING_DOWN (the connections stay); only grpc.health.v1 goes
+ * on, which tells of the drain. Thread: any. */
 void tw_wire_server_drain(struct tw_wire_server *server);
 
-/* Ends every watching stream with UNAVAILABLE SHUTTING_DOWN. Thread: any. */
+/* Ends every watching stream with UNAVAILABLE SHUTTING_DOWN. A bidi stream is half-closed in its
+ * client's name: nothing more is read, on_half_close() is called, and the tw_call_end() that follows
+ * once everything is answered sends SHUTTING_DOWN. Thread: any. */
 void tw_wire_server_end_streams(struct tw_wire_server *server);
 
 /* GOAWAY, waits up to grace_ms for the calls in progress, cancels the rest, joins, frees.
