@@ -498,3 +498,52 @@ void tw_list_masters_on_request(struct tw_call *call, const ProtobufCMessage *re
         response.next_page_token = tw_page_token(arena, "masters", ids[n - 1]);
     tw_call_answer(call, &response.base);
 }
+
+void tw_sync_master_on_request(struct tw_call *call, const ProtobufCMessage *request,
+                               const struct tw_refusal *invalid)
+{
+    (void)invalid;
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__SyncMasterResponse response;
+    if (tw_engine_sync(tw_services_engine(), (const Tradewake__V1__SyncMasterRequest *)request,
+                       tw_call_received_mono_ns(call), tw_call_received_wall_ns(call),
+                       tw_call_arena(call), &response, &refusal))
+        tw_call_answer(call, &response.base);
+    else
+        tw_call_refuse(call, &refusal);
+}
+
+enum { EXPLANATIONS_MAX = 100 };
+
+void tw_explain_event_on_request(struct tw_call *call, const ProtobufCMessage *request,
+                                 const struct tw_refusal *invalid)
+{
+    (void)invalid;
+    const Tradewake__V1__ExplainEventRequest *m = (const Tradewake__V1__ExplainEventRequest *)request;
+    struct tw_arena *arena = tw_call_arena(call);
+    struct tw_refusal refusal = {0};
+    struct tw_event event;
+    char filter[160], after[81];
+    uint32_t size = m->page_size == 0 || m->page_size > EXPLANATIONS_MAX ? EXPLANATIONS_MAX : m->page_size;
+    Tradewake__V1__ExplainEventResponse response;
+    tradewake__v1__explain_event_response__init(&response);
+    response.explanations = tw_arena_zero(arena, size * sizeof *response.explanations);
+    bool ok = response.explanations != NULL
+                  ? tw_event_read(m->event, tw_call_received_wall_ns(call), &event, &refusal)
+                  : tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_TOO_LARGE, NULL,
+                              "the answer takes more memory than one may");
+    if (ok) {
+        snprintf(filter, sizeof filter, "explain/%.64s/%.64s", event.master_id, m->follower_id);
+        ok = tw_page_place(m->page_token, filter, after, &refusal) &&
+             tw_engine_explain(tw_services_engine(), &event, m->follower_id, after, arena,
+                               response.explanations, size, &response.n_explanations, &refusal);
+    }
+    if (!ok) {
+        tw_call_refuse(call, &refusal);
+        return;
+    }
+    if (response.n_explanations == size && m->follower_id[0] == '\0')
+        response.next_page_token =
+            tw_page_token(arena, filter, response.explanations[size - 1]->follower_id);
+    tw_call_answer(call, &response.base);
+}

@@ -183,6 +183,15 @@ METHOD(resume, ResumeRequest)
     reply(call, ok, &answer.base, &refusal);
 }
 
+METHOD(reset_stop_out, ResetStopOutRequest)
+{
+    struct tw_refusal refusal = {0};
+    Tradewake__V1__Follower *answer = NULL;
+    bool ok = tw_engine_stop_out_reset(tw_services_engine(), m->follower_id, tw_call_arena(call), &answer,
+                                       &refusal);
+    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+}
+
 enum { HALTS_SHOWN_MAX = 4096 };
 
 METHOD(list_halts, ListHaltsRequest)

@@ -42,6 +42,10 @@ void tw_get_master_on_request(struct tw_call *call, const ProtobufCMessage *requ
                               const struct tw_refusal *invalid);
 void tw_list_masters_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                 const struct tw_refusal *invalid);
+void tw_sync_master_on_request(struct tw_call *call, const ProtobufCMessage *request,
+                               const struct tw_refusal *invalid);
+void tw_explain_event_on_request(struct tw_call *call, const ProtobufCMessage *request,
+                                 const struct tw_refusal *invalid);
 void tw_unimplemented_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                  const struct tw_refusal *invalid);
 
@@ -71,7 +75,8 @@ void tw_compare_follower_on_post(struct tw_call *call);
     X(DeleteSubscription, delete_subscription)                                                       \
     X(Halt, halt)                                                                                    \
     X(Resume, resume)                                                                                \
-    X(ListHalts, list_halts)
+    X(ListHalts, list_halts)                                                                         \
+    X(ResetStopOut, reset_stop_out)
 
 #define TW_FOLLOWER_METHOD_DECLARE(name, function)                                                   \
     void tw_##function##_on_request(struct tw_call *call, const ProtobufCMessage *request,           \
@@ -92,9 +97,9 @@ TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_DECLARE)
      .on_writable = tw_stream_events_on_writable,                                                    \
      .on_half_close = tw_stream_events_on_half_close,                                                \
      .on_finished = tw_stream_events_on_finished},                                                   \
-    {.path = "/tradewake.v1.EventService/SyncMaster", .on_request = tw_unimplemented_on_request},    \
+    {.path = "/tradewake.v1.EventService/SyncMaster", .on_request = tw_sync_master_on_request},      \
     {.path = "/tradewake.v1.EventService/ExplainEvent", .request_bytes_max = TW_EVENT_BYTES_MAX,     \
-     .on_request = tw_unimplemented_on_request},                                                     \
+     .on_request = tw_explain_event_on_request},                                                     \
     {.path = "/tradewake.v1.EventService/GetEvent", .on_request = tw_get_event_on_request},          \
     {.path = "/tradewake.v1.EventService/GetMaster", .on_request = tw_get_master_on_request},        \
     {.path = "/tradewake.v1.EventService/ListMasters", .on_request = tw_list_masters_on_request},    \
@@ -108,8 +113,7 @@ TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_DECLARE)
     {.path = "/tradewake.v1.CopyService/CompareFollower",                                            \
      .on_request = tw_compare_follower_on_request, .on_post = tw_compare_follower_on_post},          \
     TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_ROW)                                                   \
-    {.path = "/tradewake.v1.FollowerService/RearmGate", .on_request = tw_unimplemented_on_request},  \
-    {.path = "/tradewake.v1.FollowerService/ResetStopOut", .on_request = tw_unimplemented_on_request}
+    {.path = "/tradewake.v1.FollowerService/RearmGate", .on_request = tw_unimplemented_on_request}
 /* clang-format on */
 
 #endif

@@ -99,6 +99,17 @@ static const struct command *find_command(int argc, char **argv, int *ret_words)
     return best;
 }
 
+/* "submit" of "submit open", "submit close": words that only begin a command. */
+static bool is_group(const char *word)
+{
+    size_t n, size = strlen(word);
+    const struct command *table = commands_table(&n);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(table[i].name, word, size) == 0 && table[i].name[size] == ' ')
+            return true;
+    return false;
+}
+
 static bool unknown_command(int argc, char **argv)
 {
     size_t n;
@@ -111,6 +122,11 @@ static bool unknown_command(int argc, char **argv)
     bool has_second = argc > 1 && argv[1][0] != '-';
     snprintf(typed, sizeof typed, "%.40s%s%.40s", argv[0], has_second ? " " : "", has_second ? argv[1] : "");
     const char *near = tw_value_suggest(typed, names, n);
+    if (!has_second && is_group(argv[0])) {
+        usage_error(NULL, "\"%s\" needs one more word", typed);
+        help_group(stderr, argv[0]);
+        return false;
+    }
     if (near == NULL) {
         snprintf(typed, sizeof typed, "%.40s", argv[0]);
         near = tw_value_suggest(typed, names, n);
@@ -325,14 +341,18 @@ bool args_read(int argc, char **argv, struct args *ret)
     }
     int words;
     ret->command = find_command(argc, argv, &words);
-    if (ret->command == NULL)
-        return unknown_command(argc, argv);
-
-    struct reading reading = {argc, argv, words, ret};
     /* A request for help is not refused for what else is missing or wrong on the line. */
     for (int i = words; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             ret->wants_help = true;
+    if (ret->command == NULL && ret->wants_help && is_group(argv[0])) {
+        ret->group = argv[0];
+        return true;
+    }
+    if (ret->command == NULL)
+        return unknown_command(argc, argv);
+
+    struct reading reading = {argc, argv, words, ret};
     return ret->wants_help || (read_words(&reading) && check_given(ret));
 }
 

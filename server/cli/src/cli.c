@@ -42,6 +42,10 @@ int tw_cli_run(const struct tw_cli_host *host, int argc, char **argv)
         help_command(stdout, args.command);
         return TW_EXIT_DONE;
     }
+    if (args.group != NULL) {
+        help_group(stdout, args.group);
+        return TW_EXIT_DONE;
+    }
     if (args.command == NULL) {
         bool was_asked = argc > 1; /* a bare `tradewake` is a mistake, if a common one */
         help_overview(was_asked ? stdout : stderr, host->version);

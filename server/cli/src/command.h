@@ -92,6 +92,7 @@ struct args {
     size_t n_settings;
     const char *operands[OPERANDS_MAX];
     size_t n_operands;
+    const char *group; /* "submit": help was asked for all that begin so */
     bool wants_help;
 };
 
@@ -113,6 +114,7 @@ size_t command_options(const struct command *command, const struct command_optio
 int usage_error(const struct command *command, const char *format, ...) TW_PRINTF(2, 3);
 
 void help_overview(FILE *out, const char *version);
+void help_group(FILE *out, const char *group);
 void help_command(FILE *out, const struct command *command);
 
 /* ---- While it runs ---- */

@@ -25,11 +25,11 @@ static const struct column subscription_columns[] = {
 static const struct column master_columns[] = {
     {"MASTER", "master_id", TW_FIELD_PLAIN}, {"FOLLOWERS", "followers", TW_FIELD_PLAIN},
     {"OPEN", "open_positions", TW_FIELD_PLAIN}, {"HALTED", "halted", TW_FIELD_PLAIN},
-    {"LAST EVENT", "last_event_id", TW_FIELD_PLAIN}, {"RECEIVED", "last_received_at", TW_FIELD_PLAIN}, {0},
+    {"LAST EVENT", "last_event_id", TW_FIELD_PLAIN}, {"RECEIVED", "last_received_at", TW_FIELD_TIME}, {0},
 };
 static const struct column halt_columns[] = {
     {"MASTER", "master_id", TW_FIELD_PLAIN}, {"FOLLOWER", "follower_id", TW_FIELD_PLAIN},
-    {"EVERYTHING", "everything", TW_FIELD_PLAIN}, {"SINCE", "since", TW_FIELD_PLAIN},
+    {"EVERYTHING", "everything", TW_FIELD_PLAIN}, {"SINCE", "since", TW_FIELD_TIME},
     {"BY", "by", TW_FIELD_PLAIN}, {"NOTE", "note", TW_FIELD_PLAIN}, {0},
 };
 static const struct column copy_columns[] = {
@@ -39,7 +39,7 @@ static const struct column copy_columns[] = {
     {"SYMBOL", "symbol", TW_FIELD_PLAIN}, {"SIDE", "side", TW_FIELD_PLAIN},
     {"VOLUME", "volume", TW_FIELD_PLAIN}, {"FILLED", "filled_volume", TW_FIELD_PLAIN},
     {"PRICE", "average_price", TW_FIELD_PLAIN}, {"OWN MS", "times.called_ns", TW_FIELD_MS},
-    {"RECEIVED", "received_at", TW_FIELD_PLAIN}, {0},
+    {"RECEIVED", "received_at", TW_FIELD_TIME}, {0},
 };
 
 /* ---- Options ---- */
@@ -132,8 +132,9 @@ static const struct command_option submit_trigger_options[] = {
 
 static const struct command_option replay_options[] = {
     {.flag = "--master", .value = "ID", .rule = TEXT_RULE, .is_required = true, .help = "whose events they are to be"},
-    {.flag = "--speed", .value = "N", .rule = TEXT_RULE, .default_text = "max", .help = "60x: a minute of the file per second; max: at once"},
+    {.flag = "--speed", .value = "N", .rule = TEXT_RULE, .default_text = "max", .help = "60x: a minute of the file per second; max: as fast as the followers take it"},
     {.flag = "--max-gap", .value = "TIME", .rule = DURATION_RULE, .help = "no pause between events is longer than this"},
+    {.flag = "--flood", .help = "a position's next event does not wait until the orders of its last one have been sent: a close then withdraws an open that still waits"},
     {.flag = "--run", .value = "ID", .rule = TEXT_RULE,
      .help = "ids of its own for this run; without it a second replay of the file is all duplicates"},
     {.flag = "--wait", .value = "TIME", .rule = DURATION_RULE, .default_text = "120s",

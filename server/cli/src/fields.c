@@ -15,7 +15,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { PATH_BYTES = 160, SUGGEST_MAX = 128 };
+enum { PATH_BYTES = 160, SUGGEST_MAX = 128, TIME_MS_CHARS = 23 /* 2026-11-30T09:48:36.123 */ };
 
 /* ---- Members ---- */
 
@@ -476,6 +476,8 @@ static void value_text(const ProtobufCFieldDescriptor *field, const void *at,
     case PROTOBUF_C_TYPE_MESSAGE:
         if (!tw_fields_well_known(*(ProtobufCMessage *const *)at, text, size))
             snprintf(text, size, "{...}");
+        else if (format == TW_FIELD_TIME && strlen(text) > TIME_MS_CHARS)
+            snprintf(text + TIME_MS_CHARS, size - TIME_MS_CHARS, "Z");
         break;
     default:
         text[0] = '\0';

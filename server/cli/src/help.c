@@ -63,18 +63,32 @@ static void setting_entry(FILE *out, const struct tw_setting *setting, bool is_d
     entry(out, left, right);
 }
 
+static void command_entry(FILE *out, const struct command *command)
+{
+    char left[80];
+    snprintf(left, sizeof left, "%s%s%s", command->name, command->operands != NULL ? " " : "",
+             command->operands != NULL ? command->operands : "");
+    entry(out, left, command->summary);
+}
+
+void help_group(FILE *out, const char *group)
+{
+    size_t n;
+    const struct command *table = commands_table(&n);
+    fprintf(out, "Commands:\n");
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(table[i].name, group, strlen(group)) == 0 && table[i].name[strlen(group)] == ' ')
+            command_entry(out, &table[i]);
+}
+
 void help_overview(FILE *out, const char *version)
 {
     size_t n;
     const struct command *table = commands_table(&n);
     fprintf(out, "tradewake %s: replicates the orders of a master trading account to its followers\n\n"
                  "Usage: tradewake COMMAND [FLAGS]\n\nCommands:\n", version);
-    for (size_t i = 0; i < n; i++) {
-        char left[80];
-        snprintf(left, sizeof left, "%s%s%s", table[i].name, table[i].operands != NULL ? " " : "",
-                 table[i].operands != NULL ? table[i].operands : "");
-        entry(out, left, table[i].summary);
-    }
+    for (size_t i = 0; i < n; i++)
+        command_entry(out, &table[i]);
     fprintf(out, "\nHelp with one of them: tradewake COMMAND --help\n"
                  "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 nobody answers\n\n"
                  "Try it:\n"

@@ -131,18 +131,29 @@ void table_free(struct table *table)
     free(table);
 }
 
+struct details {
+    FILE *out;
+    size_t n;
+};
+
 static void print_detail(void *context, const char *path, const char *text)
 {
-    FILE *out = context;
+    struct details *details = context;
+    FILE *out = details->out;
+    details->n++;
     fprintf(out, "%s%-32s%s %s\n", style_on(out, STYLE_DIM), path, style_off(out), text);
 }
 
 void print_message(struct session *session, const ProtobufCMessage *message)
 {
-    if (session->is_json)
+    struct details details = {stdout, 0};
+    if (session->is_json) {
         tw_json_message(&session->json, message);
-    else
-        tw_fields_each(message, print_detail, stdout);
+        return;
+    }
+    tw_fields_each(message, print_detail, &details);
+    if (details.n == 0)
+        puts("done"); /* an answer that only says so */
 }
 
 static bool is_coloured(FILE *out)

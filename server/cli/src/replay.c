@@ -563,7 +563,7 @@ static void print_summary(const struct replay *replay)
     printf("the file ends with %" PRIu32 " positions and %" PRIu32 " orders held; the server counts %" PRIu32 " positions of %s\n",
            replay->history.positions_held, replay->history.orders_held, replay->open_positions, replay->master_id);
     if (replay->books.is_known)
-        printf("paper books: %" PRIu32 " to %" PRIu32 " positions at each of %" PRIu32 " followers\n", replay->books.positions_min,
+        printf("paper books: %" PRIu32 " to %" PRIu32 " positions at each of %" PRIu32 " followers, of all masters\n", replay->books.positions_min,
                replay->books.positions_max, replay->books.followers);
 }
 
@@ -670,7 +670,8 @@ static int send_and_count(struct replay *replay)
 {
     const struct replay_sending sending = {
         .session = replay->session, .history = &replay->history, .names = &replay->names,
-        .due_ns = replay->due_ns, .subscribed = replay->subscribed, .shows_progress = isatty(STDERR_FILENO) != 0,
+        .due_ns = replay->due_ns, .subscribed = replay->subscribed,
+        .floods = args_has(&replay->session->args, "--flood"), .shows_progress = isatty(STDERR_FILENO) != 0,
     };
     bool shows_length = replay->due_ns != NULL && !replay->session->is_json;
     if (shows_length)

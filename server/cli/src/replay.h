@@ -5,7 +5,8 @@
  *
  * One stream, so that the order of the file is the order of the master. An event is written only when the one
  * before it on the same position has been answered: an event that has to be sent again (the server was busy)
- * is then never overtaken by what depends on it. */
+ * is then never overtaken by what depends on it. Unless it floods, it also waits until the orders of that one
+ * have been sent: so fast is as fast as the followers can take them. */
 #ifndef CLI_REPLAY_H
 #define CLI_REPLAY_H
 
@@ -75,6 +76,7 @@ struct replay_sending {
     const struct replay_names *names;
     const int64_t *due_ns;   /* by event, from the start; NULL = at once */
     uint32_t subscribed;     /* accepted + skipped of every event */
+    bool floods;             /* does not wait until the orders before it on a position have been sent */
     bool shows_progress;
 };
 

@@ -15,6 +15,8 @@
 #define BROKEN_MAX 20            /* streams that broke before it is given up: about 10 s */
 #define BROKEN_PAUSE_MS 500
 #define RESENDS_MAX 1000u        /* of one event that the server is too busy for */
+#define SENT_SLICE_NS TW_NS_PER_S /* so often a wait for orders to be sent looks whether it is over */
+#define SENT_SLICES_MAX 10        /* what is not sent by then waits for something else: a market, a pause */
 #define CODE_UNAVAILABLE 14      /* google.rpc.Code */
 #define CODE_RESOURCE_EXHAUSTED 8
 
@@ -31,6 +33,7 @@ struct conversation {
     pthread_cond_t changed;
     uint8_t *states;                           /* enum event_state, by event */
     uint16_t *resends;                         /* by event */
+    bool *has_queued;                          /* by event: accepted, and copies of it may not be sent yet */
     uint32_t first_waiting;                    /* no event below it is WAITING */
     uint32_t queue[TW_STREAM_UNANSWERED_MAX];  /* sent and not answered, oldest first */
     uint32_t queue_head, queue_tail;           /* run freely */
@@ -84,6 +87,50 @@ static uint32_t next_to_send(struct conversation *talk)
     return found;
 }
 
+static bool is_over(struct conversation *talk)
+{
+    pthread_mutex_lock(&talk->lock);
+    bool over = talk->is_over;
+    pthread_mutex_unlock(&talk->lock);
+    return over;
+}
+
+/* Waits until every order of an event that was accepted has been sent. A close that comes before its open was
+ * sent withdraws it, which is right, and not what happened in the file. An event that the server knows sends
+ * nothing when it comes again: it only answers, here as late as we ask. */
+static void await_sent(struct conversation *talk, uint32_t index)
+{
+    struct replay_request request;
+    Tradewake__V1__SubmitEventRequest submit = TRADEWAKE__V1__SUBMIT_EVENT_REQUEST__INIT;
+    replay_request_init(&request, talk->sending->names, &talk->sending->history->events[index], tw_wall_ns());
+    submit.event = &request.event;
+    submit.view = TRADEWAKE__V1__COPY_VIEW__COPY_VIEW_COUNTS;
+    submit.wait_for = TRADEWAKE__V1__WAIT_FOR__WAIT_FOR_SENT;
+    for (uint32_t slice = 0; slice < SENT_SLICES_MAX && !is_over(talk); slice++) {
+        struct tw_arena arena;
+        struct tw_wire_answer answer;
+        struct tw_error error;
+        ProtobufCMessage *response;
+        tw_arena_init(&arena, (size_t)1 << 20);
+        tw_status status = tw_wire_client_call(talk->sending->session->client, "/tradewake.v1.EventService/SubmitEvent",
+                                               &submit.base, tw_mono_ns() + SENT_SLICE_NS, &arena, &response, &answer, &error);
+        bool is_sent = status == TW_OK && ((const Tradewake__V1__SubmitEventResponse *)(void *)response)->pending == 0;
+        tw_arena_clear(&arena);
+        /* Another failure than lateness shows on the stream, too. */
+        if (is_sent || (status != TW_OK && status != TW_TIMEOUT))
+            return;
+    }
+}
+
+static bool must_await(struct conversation *talk, uint32_t index)
+{
+    uint32_t previous = talk->sending->history->events[index].previous;
+    pthread_mutex_lock(&talk->lock);
+    bool must = !talk->sending->floods && previous != TW_HISTORY_NONE && talk->has_queued[previous];
+    pthread_mutex_unlock(&talk->lock);
+    return must;
+}
+
 static void end_it(struct conversation *talk)
 {
     pthread_mutex_lock(&talk->lock);
@@ -100,6 +147,8 @@ static void *sender_main(void *arg)
     uint32_t index;
     while ((index = next_to_send(talk)) != TW_HISTORY_NONE) {
         struct tw_error error;
+        if (must_await(talk, index))
+            await_sent(talk, talk->sending->history->events[index].previous);
         replay_request_init(&request, talk->sending->names, &talk->sending->history->events[index], tw_wall_ns());
         /* Why it broke is what the reader is told. */
         if (tw_wire_stream_write(talk->stream, &request.request.base, &error) != TW_OK)
@@ -177,6 +226,7 @@ static bool take_answer(struct conversation *talk, const Tradewake__V1__StreamEv
             talk->answered++;
         } else if (response->accepted != NULL) {
             count_accepted(talk, response->accepted);
+            talk->has_queued[index] = response->accepted->accepted > 0;
             talk->answered++;
         } else {
             good = false; /* an answer without an answer */
@@ -311,7 +361,8 @@ int replay_send(const struct replay_sending *sending, struct replay_result *ret)
     pthread_condattr_destroy(&attributes);
     talk->states = calloc(sending->history->n_events, sizeof *talk->states);
     talk->resends = calloc(sending->history->n_events, sizeof *talk->resends);
-    if (talk->states == NULL || talk->resends == NULL)
+    talk->has_queued = calloc(sending->history->n_events, sizeof *talk->has_queued);
+    if (talk->states == NULL || talk->resends == NULL || talk->has_queued == NULL)
         code = session_error(sending->session, "no memory");
     else
         code = converse(talk);
@@ -319,6 +370,7 @@ int replay_send(const struct replay_sending *sending, struct replay_result *ret)
 
     pthread_cond_destroy(&talk->changed);
     pthread_mutex_destroy(&talk->lock);
+    free(talk->has_queued);
     free(talk->resends);
     free(talk->states);
     free(talk);

@@ -93,7 +93,7 @@ int run_submit(struct session *session)
 /* ---- watch ---- */
 
 static const struct column sample_columns[] = {
-    {"RECEIVED", "received_at", TW_FIELD_PLAIN}, {"MASTER", "master_id", TW_FIELD_PLAIN},
+    {"RECEIVED", "received_at", TW_FIELD_TIME}, {"MASTER", "master_id", TW_FIELD_PLAIN},
     {"FOLLOWER", "follower_id", TW_FIELD_PLAIN}, {"ACTION", "action", TW_FIELD_PLAIN},
     {"OWN MS", "own_time_ns", TW_FIELD_MS}, {"HELD MS", "times.held_ns", TW_FIELD_MS},
     {"STARTED", "times.started_ns", TW_FIELD_MS}, {"ANSWERED", "times.answered_ns", TW_FIELD_MS},

@@ -232,6 +232,31 @@ bool tw_event_read(const Tradewake__V1__TradeEvent *message, int64_t now_wall_ns
     return true;
 }
 
+bool tw_event_read_position(const Tradewake__V1__OpenPosition *message, const char *prefix,
+                            struct tw_event *ret, struct tw_refusal *refusal)
+{
+    const struct tw_check check = {prefix, refusal};
+    *ret = event_absent;
+    return read_open(message, &check, ret) &&
+           tw_check_timestamp(&check, "opened_at", message->opened_at, &ret->observed_wall_ns);
+}
+
+bool tw_event_read_order(const Tradewake__V1__PlaceOrder *message, const char *prefix,
+                         struct tw_event *ret, struct tw_refusal *refusal)
+{
+    const struct tw_check check = {prefix, refusal};
+    *ret = event_absent;
+    return read_place(message, &check, ret);
+}
+
+void tw_event_clear(struct tw_event *event, enum tw_event_kind kind)
+{
+    *event = event_absent;
+    event->kind = kind;
+    if (kind == TW_EVENT_MODIFY_ORDER)
+        event->expires_wall_ns = -1;
+}
+
 /* Canonical bytes of one event: every field on a line of its own, so that no two events share them. */
 static size_t hash_text(const struct tw_event *e, char *text, size_t size)
 {

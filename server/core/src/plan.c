@@ -3,6 +3,7 @@
 #include "exact.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,40 @@ struct opening {
 
 /* True: the next rule; false: the plan says why not. */
 typedef bool rule_fn(struct opening *opening);
+
+/* Notes one step. input, output, note: may be "". */
+static void TW_PRINTF(5, 6) trace_add(struct opening *o, const char *rule, const char *input,
+                                      const char *output, const char *format, ...)
+{
+    struct tw_trace *trace = o->view->trace;
+    if (trace->n_steps == TW_TRACE_STEPS_MAX)
+        return;
+    struct tw_trace_step *step = &trace->steps[trace->n_steps++];
+    step->rule = rule;
+    snprintf(step->input, sizeof step->input, "%s", input);
+    snprintf(step->output, sizeof step->output, "%s", output);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(step->note, sizeof step->note, format, values);
+    va_end(values);
+}
+
+/* Only when somebody asks: nothing is formatted for a plan that is carried out. */
+#define note(o, ...)                                                                                 \
+    do {                                                                                             \
+        if ((o)->view->trace != NULL)                                                                \
+            trace_add(o, __VA_ARGS__);                                                               \
+    } while (0)
+
+/* A decimal for a note; a few at once. */
+#define TEXT(value) tw_decimal_text((value), (char[TW_DECIMAL_TEXT_BYTES]){0})
+
+static const char *reason_word(tw_reason reason)
+{
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value(&tradewake__v1__reason__descriptor, (int)reason);
+    return value != NULL ? value->name + sizeof "REASON_" - 1 : "?";
+}
 
 static bool skip(struct opening *o, tw_reason reason)
 {
@@ -117,8 +152,13 @@ static bool rule_symbol(struct opening *o)
     struct tw_listing *plain = tw_market_find(o->view->market, name);
     struct tw_listing *suffixed = find_with_suffix(o->view->market, name, follower->symbol_suffix);
     o->plan->listing = (is_mapped || suffixed == NULL) && plain != NULL ? plain : suffixed;
-    if (o->plan->listing != NULL)
+    if (o->plan->listing != NULL) {
+        note(o, "symbol", o->event->symbol, o->plan->listing->instrument.symbol, "%s",
+             is_mapped                    ? "by a symbol mapping"
+             : o->plan->listing == plain ? "the plain name"
+                                          : "with the follower's suffix");
         return true;
+    }
     return skip(o, tw_market_is_empty(o->view->market) ? REASON(NO_CONNECTION)
                                                        : REASON(SYMBOL_NOT_FOUND));
 }
@@ -158,10 +198,62 @@ static bool rule_age(struct opening *o)
     return false;
 }
 
+static bool is_pending(const struct opening *o)
+{
+    return o->event->type != TW_ORDER_MARKET;
+}
+
+static bool rule_expiry(struct opening *o)
+{
+    if (!is_pending(o) || o->event->expires_wall_ns == 0 || o->event->expires_wall_ns > o->now_wall_ns)
+        return true;
+    o->plan->state = STATE(EXPIRED);
+    o->plan->reason = REASON(INVALID_EXPIRY);
+    return false;
+}
+
+static bool rule_pending_policy(struct opening *o)
+{
+    if (!is_pending(o) || o->view->rules->pending == TW_PENDING_COPY)
+        return true;
+    return skip(o, REASON(PENDING_SKIPPED));
+}
+
+/* BUY LIMIT <-> SELL STOP, BUY STOP <-> SELL LIMIT: the other side of the same price. */
 static bool rule_reverse(struct opening *o)
 {
-    bool reverse = o->view->rules->reverse;
-    o->plan->side = reverse ? tw_side_opposite(o->event->side) : o->event->side;
+    static const enum tw_order_type reversed[] = {
+        [TW_ORDER_MARKET] = TW_ORDER_MARKET,
+        [TW_ORDER_LIMIT] = TW_ORDER_STOP,
+        [TW_ORDER_STOP] = TW_ORDER_LIMIT,
+    };
+    if (!o->view->rules->reverse)
+        return true;
+    if (o->event->type == TW_ORDER_STOP_LIMIT)
+        return skip(o, REASON(UNSUPPORTED_REVERSE));
+    o->plan->side = tw_side_opposite(o->event->side);
+    o->plan->type = reversed[o->event->type];
+    note(o, "reverse", o->event->side == TW_BUY ? "BUY" : "SELL",
+         o->plan->side == TW_BUY ? "BUY" : "SELL", "sides are turned, stop loss and take profit swapped");
+    return true;
+}
+
+/* Limits away from the market, stops likewise: never a worse price than the master's by a rounding. */
+static tw_decimal pending_price(const struct tw_instrument *instrument, enum tw_side side,
+                                bool is_limit, tw_decimal price)
+{
+    if (price == TW_DECIMAL_UNSET || instrument->tick_size <= 0)
+        return price;
+    bool is_below = (side == TW_BUY) == is_limit; /* of the market */
+    return tw_decimal_round(price, instrument->tick_size, is_below ? TW_ROUND_DOWN : TW_ROUND_UP);
+}
+
+static bool rule_pending_price(struct opening *o)
+{
+    if (!is_pending(o))
+        return true;
+    const struct tw_instrument *instrument = &o->plan->listing->instrument;
+    tw_pending_prices(instrument, o->plan->side, o->plan->type, &o->plan->price, &o->plan->stop_price);
     return true;
 }
 
@@ -277,6 +369,8 @@ static bool size_contract(struct opening *o, struct exact *size)
 
 static tw_decimal entry_price(const struct opening *o)
 {
+    if (is_pending(o))
+        return o->plan->price;
     tw_decimal quoted = tw_listing_price(o->plan->listing, o->plan->side);
     return is_known(quoted) ? quoted : o->event->price;
 }
@@ -379,6 +473,7 @@ static bool force_minimum(struct opening *o, const struct exact *wanted, tw_deci
         if (!most.overflowed && exact_compare(&most, forced) < 0)
             return skip(o, REASON(BELOW_MIN));
     }
+    note(o, "force_min", TEXT(o->plan->volume), TEXT(forced), "raised to the smallest order allowed");
     o->plan->volume = forced;
     remark(o, REASON(FORCED_MIN));
     return true;
@@ -389,14 +484,34 @@ static bool rule_notional(struct opening *o, const struct exact *wanted, tw_deci
     const struct tw_instrument *instrument = &o->plan->listing->instrument;
     if (instrument->min_notional <= 0)
         return true;
-    tw_decimal price = o->plan->price != TW_DECIMAL_UNSET && o->plan->type != TW_ORDER_MARKET
-                           ? o->plan->price
-                           : entry_price(o);
+    tw_decimal price = entry_price(o);
     if (!is_known(price) || !is_known(instrument->contract_size))
         return skip(o, REASON(MISSING_SPEC));
     if (notional_reaches(o, o->plan->volume, price))
         return true;
     return force_minimum(o, wanted, minimum, price, REASON(BELOW_MIN_NOTIONAL));
+}
+
+static const char *sizing_words(const struct opening *o)
+{
+    static _Thread_local char words[128];
+    const struct tw_rules *rules = o->view->rules;
+    tw_decimal multiplier = rules->n_tiers > 0 ? tier_multiplier(rules, o->event->volume)
+                                               : rules->multiplier;
+    static const char *const ratios[] = {
+        [TW_SIZE_MULTIPLIER] = "", [TW_SIZE_BALANCE] = " x the balances' ratio",
+        [TW_SIZE_EQUITY] = " x the equities' ratio", [TW_SIZE_FREE_MARGIN] = " x the free margins' ratio",
+        [TW_SIZE_CONTRACT] = " x the contract sizes' ratio",
+    };
+    if (rules->sizing == TW_SIZE_FIXED)
+        return "the fixed volume";
+    if (rules->sizing == TW_SIZE_RISK)
+        snprintf(words, sizeof words, "%s of the balance between entry and stop loss",
+                 TEXT(rules->risk_fraction));
+    else
+        snprintf(words, sizeof words, "x %s%s%s", TEXT(multiplier),
+                 rules->n_tiers > 0 ? " (by tier)" : "", ratios[rules->sizing]);
+    return words;
 }
 
 static bool rule_size(struct opening *o)
@@ -413,6 +528,14 @@ static bool rule_size(struct opening *o)
         return skip(o, REASON(INTERNAL)); /* no venue's volumes are that large */
 
     o->plan->volume = volume;
+    o->plan->sizing = rules->sizing;
+    struct exact cut = wanted;
+    if (!exact_round(&cut, 1, TW_ROUND_DOWN, &o->plan->wanted))
+        o->plan->wanted = TW_DECIMAL_UNSET;
+    note(o, "size", TEXT(o->event->volume), TEXT(o->plan->wanted), "%s", sizing_words(o));
+    note(o, "rounding", TEXT(o->plan->wanted), TEXT(volume), "%s to a multiple of the step %s",
+         rules->rounding == TW_ROUND_NEAREST ? "to the nearest" : "toward zero",
+         TEXT(instrument->volume_step));
     tw_decimal minimum = larger_of(rules->min_volume, instrument->volume_min);
     if ((volume < minimum || volume == 0) &&
         !force_minimum(o, &wanted, minimum, entry_price(o), REASON(BELOW_MIN)))
@@ -426,6 +549,8 @@ static bool rule_size(struct opening *o)
         if (o->plan->volume < minimum || o->plan->volume == 0)
             return skip(o, REASON(BELOW_MIN));
         remark(o, REASON(CLAMPED_MAX));
+        note(o, "max_volume", TEXT(volume), TEXT(o->plan->volume), "clamped to the largest allowed, %s",
+             TEXT(maximum));
     }
     return rule_notional(o, &wanted, minimum);
 }
@@ -449,7 +574,7 @@ static bool rule_limits(struct opening *o)
 static bool rule_price_deviation(struct opening *o)
 {
     tw_decimal allowed = o->view->rules->max_price_deviation;
-    if (allowed == TW_DECIMAL_UNSET)
+    if (allowed == TW_DECIMAL_UNSET || is_pending(o))
         return true;
     tw_decimal quoted = tw_listing_price(o->plan->listing, o->plan->side);
     if (!is_known(quoted) || !is_known(o->event->price))
@@ -469,8 +594,13 @@ static bool rule_stops(struct opening *o)
         .ignores_take_profit = rules->ignore_take_profit,
         .side = o->plan->side,
         .listing = o->plan->listing,
+        .pending_price = is_pending(o) ? o->plan->price : TW_DECIMAL_UNSET,
     };
     tw_stops_decide(&input, &o->plan->stop_loss, &o->plan->take_profit);
+    note(o, "stop_loss", TEXT(rules->reverse ? o->event->take_profit : o->event->stop_loss),
+         TEXT(o->plan->stop_loss), "on the tick, outside the stops distance");
+    note(o, "take_profit", TEXT(rules->reverse ? o->event->stop_loss : o->event->take_profit),
+         TEXT(o->plan->take_profit), "on the tick, outside the stops distance");
     return true;
 }
 
@@ -480,32 +610,55 @@ static bool rule_monitor(struct opening *o)
     return o->view->follower->mode == TW_MODE_MONITOR ? skip(o, REASON(MONITORED)) : true;
 }
 
-static rule_fn *const open_rules[] = {
-    rule_halt, rule_mode, rule_stop_out, rule_breaker,
-    rule_symbol_filter, rule_symbol, rule_side_filter, rule_magic_filter,
-    rule_age, rule_reverse, rule_size, rule_limits,
-    rule_price_deviation, rule_stops, rule_monitor,
+static const struct {
+    const char *name;
+    rule_fn *applies;
+} open_rules[] = {
+    {"halt", rule_halt},
+    {"mode", rule_mode},
+    {"stop_out", rule_stop_out},
+    {"breaker", rule_breaker},
+    {"symbol_filter", rule_symbol_filter},
+    {"symbol", rule_symbol},
+    {"side_filter", rule_side_filter},
+    {"magic_filter", rule_magic_filter},
+    {"age", rule_age},
+    {"expiry", rule_expiry},
+    {"pending_policy", rule_pending_policy},
+    {"reverse", rule_reverse},
+    {"pending_price", rule_pending_price},
+    {"size", rule_size},
+    {"limits", rule_limits},
+    {"price_deviation", rule_price_deviation},
+    {"stops", rule_stops},
+    {"monitor", rule_monitor},
 };
 
 void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *view,
                   int64_t now_wall_ns, struct tw_plan *ret)
 {
+    bool is_market = event->type == TW_ORDER_MARKET;
     *ret = (struct tw_plan){
-        .action = ACTION(OPEN),
+        .action = is_market ? ACTION(OPEN) : ACTION(PLACE),
         .state = STATE(QUEUED),
-        .op = TW_OP_OPEN,
+        .op = is_market ? TW_OP_OPEN : TW_OP_PLACE,
         .side = event->side,
         .type = event->type,
         .volume = TW_DECIMAL_UNSET,
         .price = event->price,
-        .stop_price = TW_DECIMAL_UNSET,
+        .stop_price = event->stop_price,
         .stop_loss = TW_DECIMAL_UNSET,
         .take_profit = TW_DECIMAL_UNSET,
+        .expires_wall_ns = is_market ? 0 : event->expires_wall_ns,
+        .wanted = TW_DECIMAL_UNSET,
     };
     struct opening opening = {event, view, now_wall_ns, ret};
     for (size_t i = 0; i < sizeof open_rules / sizeof open_rules[0]; i++)
-        if (!open_rules[i](&opening))
+        if (!open_rules[i].applies(&opening)) {
+            note(&opening, open_rules[i].name, "", reason_word(ret->reason), "says no: nothing is sent");
             return;
+        }
+    note(&opening, "order", "", TEXT(ret->volume), "is sent as %s", ret->side == TW_BUY ? "BUY" : "SELL");
 }
 
 struct tw_close_decision tw_close_decide(const struct tw_close_input *input)
@@ -534,15 +687,36 @@ struct tw_close_decision tw_close_decide(const struct tw_close_input *input)
     return (struct tw_close_decision){input->held - target, note};
 }
 
+void tw_pending_prices(const struct tw_instrument *instrument, enum tw_side side,
+                       enum tw_order_type type, tw_decimal *price, tw_decimal *stop_price)
+{
+    /* A stop-limit's price is its limit, reached after its stop price. */
+    *price = pending_price(instrument, side, type != TW_ORDER_STOP, *price);
+    *stop_price = pending_price(instrument, side, false, *stop_price);
+}
+
+/* ---- Netting ---- */
+
+struct tw_net_order tw_net_decide(tw_decimal net, enum tw_side side, tw_decimal volume)
+{
+    bool is_opposite = side == TW_BUY ? net < 0 : net > 0;
+    tw_decimal there = net < 0 ? -net : net;
+    if (!is_opposite)
+        return (struct tw_net_order){false, volume};
+    return (struct tw_net_order){true, volume < there ? volume : there};
+}
+
 /* ---- Stops ---- */
 
 /* The nearest allowed place of a stop: for a long position its stop loss stays `stops_distance` below
  * the bid and its take profit above it; for a short one the other way round from the ask. */
 static tw_decimal keep_distance(const struct tw_listing *listing, enum tw_side side, bool is_below,
-                                tw_decimal stop)
+                                tw_decimal pending_price, tw_decimal stop)
 {
     const struct tw_instrument *instrument = &listing->instrument;
-    tw_decimal from = side == TW_BUY ? listing->bid : listing->ask;
+    tw_decimal from = pending_price != TW_DECIMAL_UNSET ? pending_price
+                      : side == TW_BUY                  ? listing->bid
+                                                        : listing->ask;
     if (instrument->stops_distance <= 0 || !is_known(from))
         return stop;
     tw_decimal nearest = is_below ? from - instrument->stops_distance : from + instrument->stops_distance;
@@ -555,16 +729,16 @@ static tw_decimal keep_distance(const struct tw_listing *listing, enum tw_side s
 }
 
 /* Toward the entry: a stop below the price is rounded up, one above it down. */
-static tw_decimal place_stop(const struct tw_listing *listing, enum tw_side side, bool is_stop_loss,
-                             tw_decimal stop)
+static tw_decimal place_stop(const struct tw_stops_input *input, bool is_stop_loss, tw_decimal stop)
 {
+    const struct tw_listing *listing = input->listing;
     if (stop == TW_DECIMAL_UNSET || stop == 0)
         return stop;
-    bool is_below = (side == TW_BUY) == is_stop_loss;
+    bool is_below = (input->side == TW_BUY) == is_stop_loss;
     if (listing->instrument.tick_size > 0)
         stop = tw_decimal_round(stop, listing->instrument.tick_size,
                                 is_below ? TW_ROUND_UP : TW_ROUND_DOWN);
-    return keep_distance(listing, side, is_below, stop);
+    return keep_distance(listing, input->side, is_below, input->pending_price, stop);
 }
 
 void tw_stops_decide(const struct tw_stops_input *input, tw_decimal *ret_stop_loss,
@@ -576,8 +750,8 @@ void tw_stops_decide(const struct tw_stops_input *input, tw_decimal *ret_stop_lo
         stop_loss = TW_DECIMAL_UNSET;
     if (input->ignores_take_profit)
         take_profit = TW_DECIMAL_UNSET;
-    *ret_stop_loss = place_stop(input->listing, input->side, true, stop_loss);
-    *ret_take_profit = place_stop(input->listing, input->side, false, take_profit);
+    *ret_stop_loss = place_stop(input, true, stop_loss);
+    *ret_take_profit = place_stop(input, false, take_profit);
 }
 
 /* A stop loss nearer to the price protects more; having one protects more than having none. */

@@ -38,7 +38,8 @@ static struct tw_slot *slot_of(const struct tw_copy *copy)
     return copy->subscription->slot;
 }
 
-void copy_order_id(const struct tw_copy *copy, uint32_t attempt, char ret[TW_COPY_ID_BYTES])
+void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
+                   char ret[TW_COPY_ID_BYTES])
 {
     const struct tw_copy_id_input input = {
         .master_id = copy->record->master->id,
@@ -46,6 +47,7 @@ void copy_order_id(const struct tw_copy *copy, uint32_t attempt, char ret[TW_COP
         .follower_id = slot_of(copy)->id,
         .subject_id = copy->record->subject_id,
         .action = copy_action_word(copy->action),
+        .leg = leg,
         .attempt = attempt,
     };
     tw_copy_id(&input, ret);
@@ -53,7 +55,7 @@ void copy_order_id(const struct tw_copy *copy, uint32_t attempt, char ret[TW_COP
 
 void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES])
 {
-    copy_order_id(copy, 0, ret);
+    copy_order_id(copy, 0, 0, ret);
 }
 
 static bool is_terminal(const struct tw_copy *copy)
@@ -244,7 +246,8 @@ static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
         return;
     if (leg->unsent_modify == copy)
         leg->unsent_modify = NULL;
-    if (copy->op == TW_OP_OPEN) {
+    bool waits_at_broker = copy->op == TW_OP_PLACE && state == STATE(DONE);
+    if (opens(copy) && !waits_at_broker) {
         tw_decimal missing = copy->volume - copy->filled;
         leg->wanted -= missing;
         if (!leg->is_closed)
@@ -275,15 +278,58 @@ static enum gate park(struct tw_copy *copy, tw_reason reason)
     return GATE_PARK;
 }
 
-static enum gate gate_open(struct tw_copy *copy, int64_t now_wall_ns)
+/* What is ours of a symbol at a netting account; below 0 = short. */
+static tw_decimal net_of(const struct tw_slot *slot, const struct tw_listing *listing)
 {
-    struct tw_slot *slot = slot_of(copy);
-    if (slot->is_deleted || copy->subscription->is_gone ||
-        (copy->leg != NULL && copy->leg->is_close_planned))
-        return end(copy, STATE(CANCELLED), REASON(WITHDRAWN));
-    if (subscription_is_halted(copy->subscription))
-        return end(copy, STATE(CANCELLED), REASON(HALTED));
-    switch (slot->rules.mode) {
+    tw_decimal net = 0;
+    for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == listing)
+            net += leg->side == TW_BUY ? leg->held : -leg->held;
+    return net;
+}
+
+/* A netting account has one position: what brings it nearer to zero is a reduction, and no order
+ * crosses zero. */
+static void order_net(const struct tw_copy *copy, struct tw_order *order, enum tw_side side,
+                      tw_decimal volume)
+{
+    struct tw_net_order net = tw_net_decide(net_of(slot_of(copy), copy->listing), side, volume);
+    order->op = net.is_reduction ? TW_OP_CLOSE : TW_OP_OPEN;
+    order->type = TW_ORDER_MARKET;
+    order->side = side;
+    order->volume = net.volume;
+    order->reduce_only = net.is_reduction;
+    order->position_id[0] = '\0';
+    if (net.is_reduction || copy->op == TW_OP_CLOSE)
+        order->stop_loss = order->take_profit = TW_DECIMAL_UNSET;
+}
+
+/* When the next open may begin: at most max_orders_per_second in any second. 0 = now. */
+static int64_t rate_wait_ns(struct tw_slot *slot, int64_t now_mono_ns)
+{
+    uint32_t allowed = slot->rules.max_orders_per_second;
+    if (allowed == 0)
+        return 0;
+    if (slot->opens_room != allowed) {
+        free(slot->opens_mono_ns);
+        slot->opens_mono_ns = calloc(allowed, sizeof *slot->opens_mono_ns);
+        slot->opens_room = slot->opens_mono_ns != NULL ? allowed : 0;
+        slot->opens_at = 0;
+        if (slot->opens_room == 0)
+            return TW_NS_PER_S;
+    }
+    int64_t oldest_ns = slot->opens_mono_ns[slot->opens_at];
+    int64_t left_ns = oldest_ns + TW_NS_PER_S - now_mono_ns;
+    if (oldest_ns != 0 && left_ns > 0)
+        return left_ns;
+    slot->opens_mono_ns[slot->opens_at] = now_mono_ns;
+    slot->opens_at = (slot->opens_at + 1) % allowed;
+    return 0;
+}
+
+static enum gate gate_mode_open(struct tw_copy *copy)
+{
+    switch (slot_of(copy)->rules.mode) {
     case TW_MODE_PAUSED:
         return end(copy, STATE(CANCELLED), REASON(FOLLOWER_PAUSED));
     case TW_MODE_CLOSE_ONLY:
@@ -293,11 +339,39 @@ static enum gate gate_open(struct tw_copy *copy, int64_t now_wall_ns)
     case TW_MODE_ACTIVE:
         break;
     }
+    return GATE_PASS;
+}
+
+static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t now_wall_ns)
+{
+    struct tw_slot *slot = slot_of(copy);
+    if (slot->is_deleted || copy->subscription->is_gone || copy->leg->is_close_planned)
+        return end(copy, STATE(CANCELLED), REASON(WITHDRAWN));
+    if (subscription_is_halted(copy->subscription))
+        return end(copy, STATE(CANCELLED), REASON(HALTED));
+    if (slot->stop_out.is_out)
+        return end(copy, STATE(CANCELLED), REASON(RISK_LIMIT));
+    enum gate mode = gate_mode_open(copy);
+    if (mode != GATE_PASS)
+        return mode;
     if (now_wall_ns > copy->window_end_wall_ns) {
         bool was_held_back = copy->reason == REASON(NO_CONNECTION) || copy->reason == REASON(ORDER_RATE);
         return end(copy, STATE(EXPIRED), was_held_back ? (tw_reason)copy->reason : REASON(TOO_OLD));
     }
-    return slot->is_connected ? GATE_PASS : park(copy, REASON(NO_CONNECTION));
+    if (copy->expires_wall_ns != 0 && now_wall_ns >= copy->expires_wall_ns)
+        return end(copy, STATE(EXPIRED), REASON(INVALID_EXPIRY));
+    if (!slot->is_connected)
+        return park(copy, REASON(NO_CONNECTION));
+    if (copy->calls == 0) {
+        int64_t wait_ns = rate_wait_ns(slot, tw_mono_ns());
+        if (wait_ns > 0) {
+            copy->wake_mono_ns = tw_mono_ns() + wait_ns;
+            return park(copy, REASON(ORDER_RATE));
+        }
+    }
+    if (copy->op == TW_OP_OPEN && slot->caps.netting)
+        order_net(copy, order, (enum tw_side)copy->side, copy->volume - copy->filled);
+    return GATE_PASS;
 }
 
 static enum gate gate_reduce(struct tw_copy *copy)
@@ -321,12 +395,16 @@ static enum gate nothing_to_close(struct tw_copy *copy, tw_reason reason)
     return end(copy, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
 }
 
+static enum gate pass_cancel(struct tw_copy *copy, struct tw_order *order);
+
 static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
 {
+    const struct tw_leg *leg = copy->leg;
+    if (leg->is_pending && !leg->is_closed) /* the master's filled, ours still waits */
+        return pass_cancel(copy, order);
     enum gate gate = gate_reduce(copy);
     if (gate != GATE_PASS)
         return gate;
-    const struct tw_leg *leg = copy->leg;
     const struct tw_close_input input = {
         .filled = leg->filled,
         .held = leg->held,
@@ -346,10 +424,88 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
             copy->n_remarks = 1;
         }
     }
+    if (slot_of(copy)->caps.netting) {
+        order_net(copy, order, (enum tw_side)copy->side, decision.volume);
+        return GATE_PASS;
+    }
+    order->op = TW_OP_CLOSE;
+    order->type = TW_ORDER_MARKET;
     order->volume = decision.volume;
     memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
     order->reduce_only = true;
     return GATE_PASS;
+}
+
+static enum gate pass_cancel(struct tw_copy *copy, struct tw_order *order)
+{
+    order->op = TW_OP_CANCEL;
+    memcpy(order->order_id, copy->leg->ticket, sizeof order->order_id);
+    return gate_reduce(copy);
+}
+
+/* The master's cancel: what waits is cancelled, what it became in the meantime is closed. */
+static enum gate gate_cancel(struct tw_copy *copy, struct tw_order *order)
+{
+    const struct tw_leg *leg = copy->leg;
+    if (leg->is_pending && !leg->is_closed)
+        return pass_cancel(copy, order);
+    if (leg->held > 0)
+        return gate_close(copy, order);
+    return nothing_to_close(copy, REASON(ALREADY_CLOSED));
+}
+
+static enum gate gate_modify_order(struct tw_copy *copy, struct tw_order *order)
+{
+    const struct tw_leg *leg = copy->leg;
+    if (leg->is_closed || !leg->is_pending)
+        return end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_CHANGE));
+    if (subscription_is_halted(copy->subscription))
+        return end(copy, STATE(SKIPPED), REASON(HALTED));
+    switch (slot_of(copy)->rules.mode) {
+    case TW_MODE_CLOSE_ONLY:
+        return end(copy, STATE(SKIPPED), REASON(CLOSE_ONLY));
+    case TW_MODE_PAUSED:
+        return end(copy, STATE(SKIPPED), REASON(FOLLOWER_PAUSED));
+    case TW_MODE_MONITOR:
+        return end(copy, STATE(SKIPPED), REASON(MONITORED));
+    case TW_MODE_ACTIVE:
+        break;
+    }
+    memcpy(order->order_id, leg->ticket, sizeof order->order_id);
+    return gate_reduce(copy);
+}
+
+/* Its stops did not come with the open: they are placed now. */
+static enum gate gate_protect(struct tw_copy *copy, struct tw_order *order)
+{
+    const struct tw_leg *leg = copy->leg;
+    if (leg->is_closed)
+        return end(copy, STATE(DONE), REASON(ALREADY_CLOSED));
+    order->op = TW_OP_MODIFY;
+    if (!slot_of(copy)->caps.netting)
+        memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
+    return slot_of(copy)->is_connected ? GATE_PASS : park(copy, REASON(NO_CONNECTION));
+}
+
+#define FREEZE_POLL_NS (250 * TW_NS_PER_MS)
+
+static bool is_near(tw_decimal price, tw_decimal stop, tw_decimal distance)
+{
+    if (stop == TW_DECIMAL_UNSET || stop == 0)
+        return false;
+    return (price > stop ? price - stop : stop - price) < distance;
+}
+
+/* A stop that the price has come close to may not be touched: the change waits. */
+static bool is_frozen(const struct tw_leg *leg, const struct tw_order *order)
+{
+    const struct tw_listing *listing = leg->listing;
+    tw_decimal distance = listing->instrument.freeze_distance;
+    tw_decimal price = leg->side == TW_BUY ? listing->bid : listing->ask;
+    if (distance <= 0 || price == TW_DECIMAL_UNSET)
+        return false;
+    return (order->stop_loss != TW_DECIMAL_UNSET && is_near(price, leg->stop_loss, distance)) ||
+           (order->take_profit != TW_DECIMAL_UNSET && is_near(price, leg->take_profit, distance));
 }
 
 static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
@@ -363,6 +519,7 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         .take_profit = copy->take_profit,
         .side = leg->side,
         .listing = leg->listing,
+        .pending_price = TW_DECIMAL_UNSET,
     };
     tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
     bool same_stop_loss = order->stop_loss == TW_DECIMAL_UNSET || order->stop_loss == leg->stop_loss;
@@ -384,25 +541,34 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         if (slot->rules.mode == TW_MODE_MONITOR)
             return end(copy, STATE(SKIPPED), REASON(MONITORED));
     }
-    memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
+    if (is_frozen(leg, order)) {
+        copy->wake_mono_ns = tw_mono_ns() + FREEZE_POLL_NS;
+        return park(copy, REASON(INVALID_STOPS));
+    }
+    if (!slot_of(copy)->caps.netting)
+        memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
     return gate_reduce(copy);
 }
 
 static enum gate gate_by_op(struct tw_copy *copy, struct tw_order *order, int64_t now_wall_ns)
 {
+    if (copy->is_protecting)
+        return gate_protect(copy, order);
     switch ((enum tw_order_op)copy->op) {
     case TW_OP_OPEN:
     case TW_OP_PLACE:
-        return gate_open(copy, now_wall_ns);
+        return gate_open(copy, order, now_wall_ns);
     case TW_OP_CLOSE:
         return gate_close(copy, order);
     case TW_OP_MODIFY:
         return gate_modify(copy, order);
     case TW_OP_MODIFY_ORDER:
+        return gate_modify_order(copy, order);
     case TW_OP_CANCEL:
-        break;
+        return gate_cancel(copy, order);
     }
-    return gate_reduce(copy);
+    assert(!"an operation that does not exist");
+    return GATE_PASS;
 }
 
 static void order_fill(const struct tw_copy *copy, struct tw_order *order)
@@ -442,29 +608,32 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     flight->call.snapshot = NULL;
     memset(order, 0, sizeof *order);
     int64_t now_mono_ns = tw_mono_ns(), now_wall_ns = tw_wall_ns();
-    copy_order_id(copy, copy->id_attempt, order->client_order_id); /* a microsecond: not under the lock */
+    copy_order_id(copy, copy->order_leg, copy->id_attempt, order->client_order_id); /* a microsecond: not under the lock */
 
     pthread_mutex_lock(&slot->mutex);
     note_start(copy, now_mono_ns);
     order_fill(copy, order);
+    if (flight->phase == PHASE_LOOKUP)
+        order->op = (enum tw_order_op)copy->last_op;
     enum gate gate = flight->phase == PHASE_CALL ? gate_by_op(copy, order, now_wall_ns) : GATE_PASS;
     if (gate == GATE_PASS) {
-        if (copy->id_attempt == 0 && !copy->has_id) {
+        if (copy->order_leg == 0 && copy->id_attempt == 0 && !copy->has_id) {
             memcpy(copy->id, order->client_order_id, sizeof copy->id);
             copy->has_id = true;
         }
-        if (copy->op == TW_OP_OPEN && copy->leg->open_copy_id[0] == '\0')
+        if (opens(copy) && copy->leg->open_copy_id[0] == '\0')
             memcpy(copy->leg->open_copy_id, copy->id, sizeof copy->id);
         atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
         if (flight->phase == PHASE_CALL) {
             copy->state = STATE(SENT);
-            copy->reason = REASON(UNSPECIFIED);
+            copy->reason = copy->is_protecting ? REASON(UNPROTECTED) : REASON(UNSPECIFIED);
             copy->calls++;
-            copy->ids_sent = copy->id_attempt + 1u;
+            copy->last_op = (uint8_t)order->op;
+            copy->leg_ids[copy->order_leg] = (uint8_t)(copy->id_attempt + 1);
             copy->lookups = copy->absences = 0;
             copy->is_call_out = true;
             copy->subscription->calls_out++;
-            if (copy->leg != NULL && copy->leg->unsent_modify == copy)
+            if (copy->leg->unsent_modify == copy)
                 copy->leg->unsent_modify = NULL;
         }
     }
@@ -510,6 +679,9 @@ static bool may_try_now(const struct tw_copy *copy)
         return slot->rules.mode == TW_MODE_ACTIVE || slot->rules.mode == TW_MODE_CLOSE_ONLY;
     case REASON(NO_CONNECTION):
         return slot->is_connected;
+    case REASON(ORDER_RATE):
+    case REASON(INVALID_STOPS):
+        return false; /* by the clock alone */
     default:
         return false;
     }
@@ -523,12 +695,18 @@ static void wait_in_slot(struct tw_copy *copy)
     bool is_over = is_terminal(copy), is_ready = !is_over && may_try_now(copy);
     if (!is_over && !is_ready && !copy->is_parked)
         unpark_list_add(copy);
-    int64_t left_ns = opens(copy) ? copy->window_end_wall_ns - tw_wall_ns() : INT64_MAX;
+    int64_t left_ns = opens(copy) && !copy->is_protecting ? copy->window_end_wall_ns - tw_wall_ns()
+                                                          : INT64_MAX;
+    int64_t due_ns = left_ns != INT64_MAX ? tw_mono_ns() + (left_ns > 0 ? left_ns + TW_NS_PER_MS : 0)
+                                          : INT64_MAX;
+    if (copy->wake_mono_ns != 0 && copy->wake_mono_ns < due_ns)
+        due_ns = copy->wake_mono_ns;
+    copy->wake_mono_ns = 0;
     pthread_mutex_unlock(&slot->mutex);
     if (is_ready)
         (void)tw_job_unpark(&copy->job);
-    else if (!is_over && left_ns != INT64_MAX)
-        wake_at(copy, tw_mono_ns() + (left_ns > 0 ? left_ns + TW_NS_PER_MS : 0));
+    else if (!is_over && due_ns != INT64_MAX)
+        wake_at(copy, due_ns);
 }
 
 /* How long a market that is closed is left alone when nobody says that it opened. */
@@ -618,28 +796,71 @@ static void apply_close(struct tw_copy *copy, const struct tw_ack *ack)
         leg_close(leg);
 }
 
-/* What the answer changes at the position. Under the slot's mutex. */
+static void apply_place(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    struct tw_leg *leg = copy->leg;
+    if (leg->filled > 0) /* it filled before its answer was taken up */
+        return;
+    leg->is_pending = true;
+    leg->stop_loss = copy->stop_loss == TW_DECIMAL_UNSET ? 0 : copy->stop_loss;
+    leg->take_profit = copy->take_profit == TW_DECIMAL_UNSET ? 0 : copy->take_profit;
+    memcpy(leg->ticket, ack->order_id, sizeof leg->ticket);
+}
+
+static void apply_stops(struct tw_leg *leg, const struct tw_order *order)
+{
+    struct tw_slot *slot = leg->slot;
+    if (order->stop_loss != TW_DECIMAL_UNSET)
+        leg->stop_loss = order->stop_loss;
+    if (order->take_profit != TW_DECIMAL_UNSET)
+        leg->take_profit = order->take_profit;
+    if (!slot->caps.netting)
+        return;
+    /* The one position carries the stops that changed last. */
+    for (struct tw_leg *other = slot->legs; other != NULL; other = other->next)
+        if (other->listing == leg->listing) {
+            other->stop_loss = leg->stop_loss;
+            other->take_profit = leg->take_profit;
+        }
+}
+
+/* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
+ * netting account, a cancel or late stops is not what the copy is. */
 static void apply(struct tw_copy *copy, const struct tw_order *order, const struct tw_ack *ack)
 {
     struct tw_leg *leg = copy->leg;
     bool executed = ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_PARTIAL;
-    if (executed && ack->filled_volume > 0)
+    bool holds = executed || ack->outcome == TW_OUTCOME_NO_CHANGE;
+    bool is_trade = order->op == TW_OP_OPEN || order->op == TW_OP_CLOSE || order->op == TW_OP_PLACE;
+    if (executed && is_trade && ack->filled_volume > 0)
         average_add(copy, ack->filled_volume, ack->average_price);
-    if (leg == NULL)
+    switch (order->op) {
+    case TW_OP_CANCEL:
+        if (holds)
+            leg_close(leg);
         return;
-    if (copy->op == TW_OP_OPEN && executed && ack->filled_volume > 0)
-        apply_open(copy, ack);
-    else if (copy->op == TW_OP_CLOSE && executed)
-        apply_close(copy, ack);
-    else if (copy->op == TW_OP_MODIFY && (executed || ack->outcome == TW_OUTCOME_NO_CHANGE)) {
-        if (order->stop_loss != TW_DECIMAL_UNSET)
-            leg->stop_loss = order->stop_loss;
-        if (order->take_profit != TW_DECIMAL_UNSET)
-            leg->take_profit = order->take_profit;
-    } else if (ack->outcome == TW_OUTCOME_NOT_FOUND &&
-               (copy->op == TW_OP_CLOSE || copy->op == TW_OP_MODIFY)) {
-        leg_close(leg);
+    case TW_OP_MODIFY:
+        if (holds)
+            apply_stops(leg, order);
+        else if (ack->outcome == TW_OUTCOME_NOT_FOUND)
+            leg_close(leg);
+        return;
+    case TW_OP_MODIFY_ORDER:
+        return;
+    case TW_OP_OPEN:
+    case TW_OP_CLOSE:
+    case TW_OP_PLACE:
+        break;
     }
+    bool is_opening = copy->op == TW_OP_OPEN || copy->op == TW_OP_PLACE;
+    if (is_opening && executed && ack->filled_volume > 0)
+        apply_open(copy, ack);
+    else if (copy->op == TW_OP_PLACE && holds)
+        apply_place(copy, ack);
+    else if (!is_opening && executed)
+        apply_close(copy, ack);
+    else if (!is_opening && ack->outcome == TW_OUTCOME_NOT_FOUND && !leg->slot->caps.netting)
+        leg_close(leg);
 }
 
 static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)
@@ -647,8 +868,10 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
     const struct tw_slot *slot = slot_of(copy);
     const struct tw_ack *ack = &flight->call.ack;
     const struct tw_call_state state = {
-        .op = (enum tw_order_op)copy->op,
-        .reduces_risk = copy->reduces_risk,
+        .op = copy->is_protecting        ? TW_OP_MODIFY
+              : copy->op == TW_OP_CANCEL ? flight->call.order.op
+                                         : (enum tw_order_op)copy->op,
+        .reduces_risk = copy->reduces_risk && !copy->is_protecting,
         .calls = copy->calls,
         .lookups = copy->lookups,
         .absences = copy->absences,
@@ -668,24 +891,85 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
     return verdict;
 }
 
-static void follow(struct tw_copy *copy, const struct tw_verdict *verdict)
+enum { CANCELS_LOST_MAX = 3 };
+#define CANCEL_AGAIN_NS (100 * TW_NS_PER_MS)
+
+static void next_order(struct tw_copy *copy)
 {
+    copy->order_leg = 1;
+    copy->id_attempt = copy->adapter_attempt = 0;
+}
+
+/* The cancel found nothing: the order has just filled (then what it became is closed, as soon as the
+ * broker has told), or it is gone. True: once more. */
+static bool cancel_again(struct tw_copy *copy, struct tw_verdict *verdict)
+{
+    struct tw_leg *leg = copy->leg;
+    if (leg->is_closed || (leg->held == 0 && copy->cancels_lost == CANCELS_LOST_MAX)) {
+        leg_close(leg);
+        return false;
+    }
+    copy->cancels_lost++;
+    *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED),
+                                   .at_mono_ns = tw_mono_ns() + (leg->held > 0 ? 0 : CANCEL_AGAIN_NS)};
+    return true;
+}
+
+/* Whether a copy whose order has ended takes another one: late stops, the second order of a netting
+ * account, or what a lost cancel leaves to do. *verdict then says when. */
+static bool takes_another(struct tw_copy *copy, const struct flight *flight, struct tw_verdict *verdict)
+{
+    const struct tw_ack *ack = &flight->call.ack;
+    const struct tw_order *order = &flight->call.order;
+    if (order->op == TW_OP_CANCEL && ack->outcome == TW_OUTCOME_NOT_FOUND && copy->leg != NULL)
+        return cancel_again(copy, verdict);
+    if (verdict->state != STATE(DONE) || copy->leg == NULL || copy->is_protecting)
+        return false;
+    bool has_stops = copy->stop_loss > 0 || copy->take_profit > 0;
+    if (copy->op == TW_OP_OPEN && ack->stops_missing && has_stops && !copy->leg->is_closed) {
+        copy->is_protecting = true;
+        next_order(copy);
+        *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(SENT),
+                                       .reason = REASON(UNPROTECTED), .same_id_again = true};
+        return true;
+    }
+    bool is_trade = copy->op == TW_OP_OPEN || copy->op == TW_OP_CLOSE;
+    if (slot_of(copy)->caps.netting && is_trade && ack->outcome == TW_OUTCOME_DONE &&
+        copy->filled < copy->volume) {
+        next_order(copy);
+        *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED), .same_id_again = true};
+        return true;
+    }
+    return false;
+}
+
+/* What the verdict makes of the copy. Under the slot's mutex. */
+static void follow(struct tw_copy *copy, const struct flight *flight, struct tw_verdict *verdict)
+{
+    bool goes_on = false;
     if (verdict->next == TW_NEXT_FINAL) {
-        /* A close that is done left its target; one that filled in part goes round once more. */
-        conclude(copy, verdict->state, verdict->reason);
-        return;
+        goes_on = takes_another(copy, flight, verdict);
+        if (!goes_on && copy->is_protecting) {
+            conclude(copy, STATE(DONE), verdict->state == STATE(DONE) ? REASON(UNSPECIFIED)
+                                                                      : REASON(UNPROTECTED));
+            return;
+        }
+        if (!goes_on) {
+            conclude(copy, verdict->state, verdict->reason);
+            return;
+        }
     }
     copy->state = (uint8_t)verdict->state;
     copy->reason = (uint8_t)verdict->reason;
     copy->updated_wall_ns = tw_wall_ns();
     copy->phase = verdict->next == TW_NEXT_LOOKUP ? PHASE_LOOKUP : PHASE_CALL;
-    atomic_store_explicit(&copy->may_be_withdrawn, verdict->state == STATE(QUEUED),
+    atomic_store_explicit(&copy->may_be_withdrawn, verdict->state == STATE(QUEUED) && copy->filled == 0,
                           memory_order_relaxed);
-    if (verdict->next == TW_NEXT_LOOKUP)
+    if (verdict->next == TW_NEXT_LOOKUP || goes_on)
         return;
-    if (verdict->same_id_again)
+    if (verdict->same_id_again) {
         copy->adapter_attempt++;
-    else {
+    } else {
         copy->id_attempt++;
         copy->adapter_attempt = 0;
     }
@@ -732,7 +1016,7 @@ static void land(struct flight *flight)
         tell_keep(copy, ack);
     struct tw_verdict verdict = judge(copy, flight, now_mono_ns);
     apply(copy, &flight->call.order, ack);
-    follow(copy, &verdict);
+    follow(copy, flight, &verdict);
     pthread_mutex_unlock(&slot->mutex);
 
     if (is_first)
@@ -885,8 +1169,6 @@ void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk)
     copy->reduces_risk = reduces_risk;
     copy->job.job_class = reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
     atomic_store_explicit(&copy->may_be_withdrawn, true, memory_order_relaxed);
-    if (leg == NULL)
-        return;
     copy->job.key = leg->key;
     copy->listing = leg->listing;
     copy->symbol = leg->listing->instrument.symbol;

@@ -49,6 +49,7 @@ void slot_release(struct tw_slot *slot)
         return;
     slot_disconnect(slot);
     tw_market_clear(&slot->market);
+    free(slot->opens_mono_ns);
     tw_follower_rules_clear(&slot->rules);
     if (slot->message != NULL)
         tradewake__v1__follower__free_unpacked(slot->message, NULL);
@@ -419,6 +420,8 @@ static tw_reason blocked_by(const struct tw_slot *slot)
     case TW_MODE_ACTIVE:
         break;
     }
+    if (slot->stop_out.is_out)
+        return REASON(RISK_LIMIT);
     return slot->is_connected ? REASON(UNSPECIFIED) : REASON(NO_CONNECTION);
 }
 
@@ -434,6 +437,24 @@ static Tradewake__V1__AccountState *account_message(const struct tw_account *acc
     m->equity = arena_decimal(arena, account->equity);
     m->free_margin = arena_decimal(arena, account->free_margin);
     m->leverage = account->leverage;
+    return m;
+}
+
+static Tradewake__V1__StopOut *stop_out_message(const struct tw_slot *slot, struct tw_arena *arena)
+{
+    if (!slot->stop_out.is_out)
+        return NULL;
+    Tradewake__V1__StopOut *m = tw_arena_take(arena, sizeof *m);
+    if (m == NULL)
+        return NULL;
+    tradewake__v1__stop_out__init(m);
+    const Tradewake__V1__RiskLimits *risk = slot->message->risk;
+    if (risk != NULL && slot->stop_out.limit < risk->n_loss_limits)
+        m->limit = (Tradewake__V1__RiskLimit *)message_copy(
+            &risk->loss_limits[slot->stop_out.limit]->base, arena);
+    m->measured = arena_decimal(arena, slot->stop_out.measured);
+    m->since = arena_time(arena, slot->stop_out.since_wall_ns);
+    m->until = slot->stop_out.until_wall_ns != 0 ? arena_time(arena, slot->stop_out.until_wall_ns) : NULL;
     return m;
 }
 
@@ -456,7 +477,7 @@ static Tradewake__V1__Follower *follower_message(struct tw_slot *slot, struct tw
         m->blocked_by = blocked_by(slot);
         m->drift_count = slot->drifts;
         m->open_positions = slot->open_positions;
-        m->stop_out = NULL;
+        m->stop_out = stop_out_message(slot, arena);
         m->gate_tripped = false;
         if (m->mode == 0)
             m->mode = TRADEWAKE__V1__FOLLOWER_MODE__FOLLOWER_MODE_ACTIVE;
@@ -476,6 +497,20 @@ bool tw_engine_follower_get(struct tw_engine *engine, const char *follower_id, s
     struct tw_slot *slot = fleet_slot_hold(engine, follower_id);
     if (slot == NULL)
         return refuse_follower("follower_id", follower_id, refusal);
+    bool ok = follower_answer(slot, arena, ret, refusal);
+    slot_release(slot);
+    return ok;
+}
+
+bool tw_engine_stop_out_reset(struct tw_engine *engine, const char *follower_id, struct tw_arena *arena,
+                              Tradewake__V1__Follower **ret, struct tw_refusal *refusal)
+{
+    struct tw_slot *slot = fleet_slot_hold(engine, follower_id);
+    if (slot == NULL)
+        return refuse_follower("follower_id", follower_id, refusal);
+    pthread_mutex_lock(&slot->mutex);
+    risk_reset(slot, tw_wall_ns());
+    pthread_mutex_unlock(&slot->mutex);
     bool ok = follower_answer(slot, arena, ret, refusal);
     slot_release(slot);
     return ok;
@@ -546,6 +581,8 @@ static bool follower_change(struct tw_slot *slot, const Tradewake__V1__Follower 
     slot->revision++;
     slot->updated_wall_ns = tw_wall_ns();
     tw_market_correct(&slot->market, &slot->rules);
+    slot->stop_out.is_out = slot->stop_out.is_out && slot->stop_out.limit < slot->rules.n_loss_limits;
+    risk_look(slot, slot->updated_wall_ns);
     pthread_mutex_unlock(&slot->mutex);
     tradewake__v1__follower__free_unpacked(before, NULL);
     tw_follower_rules_clear(&rules_before);
@@ -599,13 +636,13 @@ static void legs_let_go(struct tw_slot *slot, struct tw_master *master)
     (void)tw_lane_cancel(slot->lane, withdraw_match, master);
 }
 
-/* Closes what the follower holds of this master. Under the master's mutex. */
-static uint32_t legs_close(struct tw_slot *slot, struct tw_master *master,
-                           Tradewake__V1__CopyOrigin origin, const char *event_id)
+static uint32_t table_close_legs(struct tw_master *master, struct tw_position *table,
+                                 const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
+                                 const char *event_id)
 {
     uint32_t closing = 0;
     struct tw_position *position, *next;
-    HASH_ITER(hh, master->positions, position, next)
+    HASH_ITER(hh, table, position, next)
     {
         struct tw_record *record = sequencer_close_legs(master, position, slot, origin, event_id);
         if (record == NULL)
@@ -614,6 +651,13 @@ static uint32_t legs_close(struct tw_slot *slot, struct tw_master *master,
         tw_record_release(record);
     }
     return closing;
+}
+
+uint32_t master_close_legs(struct tw_master *master, const struct tw_slot *slot,
+                           Tradewake__V1__CopyOrigin origin, const char *event_id)
+{
+    return table_close_legs(master, master->positions, slot, origin, event_id) +
+           table_close_legs(master, master->orders, slot, origin, event_id);
 }
 
 void fleet_event_id(struct tw_engine *engine, const char *kind, char ret[TW_ID_BYTES])
@@ -639,7 +683,7 @@ static bool subscription_end(struct tw_subscription *subscription, Tradewake__V1
     switch (on_open) {
     case TRADEWAKE__V1__ON_OPEN__ON_OPEN_CLOSE:
         fleet_event_id(master->engine, "unsub", event_id);
-        *ret_closing += legs_close(slot, master, ORIGIN(UNSUBSCRIBE), event_id);
+        *ret_closing += master_close_legs(master, slot, ORIGIN(UNSUBSCRIBE), event_id);
         subscription_drop(subscription);
         return true;
     case TRADEWAKE__V1__ON_OPEN__ON_OPEN_LEAVE:
@@ -749,11 +793,58 @@ bool tw_engine_follower_delete(struct tw_engine *engine, const char *follower_id
     return ok;
 }
 
+/* A stop-out that closes: everything this follower copied, of every master. Under change_mutex. */
+static void close_stopped_out(struct tw_slot *slot)
+{
+    size_t n = 0;
+    char event_id[TW_ID_BYTES];
+    struct tw_subscription **list = subscriptions_of(slot->engine, slot, &n);
+    fleet_event_id(slot->engine, "stopout", event_id);
+    for (size_t i = 0; i < n; i++) {
+        pthread_mutex_lock(&list[i]->master->mutex);
+        (void)master_close_legs(list[i]->master, slot, ORIGIN(STOP_OUT), event_id);
+        pthread_mutex_unlock(&list[i]->master->mutex);
+        subscription_release(list[i]);
+    }
+    free(list);
+}
+
+/* The followers whose stop-out closes and has not closed yet, each with a reference; from the heap. */
+static struct tw_slot **stopped_out(struct tw_engine *engine, size_t *ret_n)
+{
+    struct tw_slot *slot, *next;
+    size_t n = 0;
+    pthread_rwlock_rdlock(&engine->fleet_lock);
+    struct tw_slot **list = calloc(HASH_COUNT(engine->slots) + 1, sizeof *list);
+    HASH_ITER(hh, engine->slots, slot, next)
+    {
+        pthread_mutex_lock(&slot->mutex);
+        bool wants = list != NULL && slot->wants_close_all;
+        if (wants)
+            slot->wants_close_all = false;
+        pthread_mutex_unlock(&slot->mutex);
+        if (!wants)
+            continue;
+        slot_hold(slot);
+        list[n++] = slot;
+    }
+    pthread_rwlock_unlock(&engine->fleet_lock);
+    *ret_n = n;
+    return list;
+}
+
 /* What was deleted and followed out is retired; sessions of what is retired are closed when no job is
  * left. Called now and then by the reactor. */
 void fleet_sweep(struct tw_engine *engine)
 {
     pthread_mutex_lock(&engine->change_mutex);
+    size_t n_out = 0;
+    struct tw_slot **out = stopped_out(engine, &n_out);
+    for (size_t i = 0; i < n_out; i++) {
+        close_stopped_out(out[i]);
+        slot_release(out[i]);
+    }
+    free(out);
     struct tw_slot *slot, *next, *idle = NULL;
     struct tw_slot *followed_out = NULL;
     pthread_rwlock_rdlock(&engine->fleet_lock);
@@ -1234,7 +1325,9 @@ void fleet_clear(struct tw_engine *engine)
             member_remove(master, master->members[master->n_members - 1]);
         for (position = master->closed_oldest; position != NULL; position = next_position) {
             next_position = position->closed_next;
-            if (position->is_hashed)
+            if (position->is_hashed && position->is_order)
+                HASH_DEL(master->orders, position);
+            else if (position->is_hashed)
                 HASH_DEL(master->positions, position);
             position_free(position);
         }
@@ -1243,8 +1336,14 @@ void fleet_clear(struct tw_engine *engine)
             HASH_DEL(master->positions, position);
             position_free(position);
         }
+        HASH_ITER(hh, master->orders, position, next_position)
+        {
+            HASH_DEL(master->orders, position);
+            position_free(position);
+        }
         HASH_DEL(engine->masters, master);
         pthread_mutex_destroy(&master->mutex);
+        syncs_clear(master);
         free(master->members);
         free(master->ahead);
         free(master);

@@ -128,17 +128,8 @@ static uint32_t close_all(struct tw_engine *engine, const struct scope *scope,
         if (!master_is_new(list, i))
             continue;
         struct tw_master *master = list[i]->master;
-        struct tw_position *position, *next;
         pthread_mutex_lock(&master->mutex);
-        HASH_ITER(hh, master->positions, position, next)
-        {
-            struct tw_record *record =
-                sequencer_close_legs(master, position, scope->slot, ORIGIN(HALT), event_id);
-            if (record == NULL)
-                continue;
-            closing += record->accepted;
-            tw_record_release(record);
-        }
+        closing += master_close_legs(master, scope->slot, ORIGIN(HALT), event_id);
         pthread_mutex_unlock(&master->mutex);
     }
     return closing;

@@ -17,6 +17,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <uthash.h>
 
@@ -64,7 +65,20 @@ struct tw_slot {
     char connection_message[TW_BROKER_TEXT_BYTES];
     uint32_t open_positions; /* legs not closed, coming ones included */
     uint32_t drifts;
+    struct {
+        bool is_out;
+        uint32_t limit; /* index into rules.loss_limits */
+        tw_decimal measured;
+        int64_t since_wall_ns, until_wall_ns; /* until 0 = for good */
+    } stop_out;
+    struct baseline { /* the account when a period began, by RiskPeriod */
+        int64_t from_wall_ns; /* 0 = none yet */
+        tw_decimal balance, equity;
+    } baselines[5];
+    bool wants_close_all; /* a stop-out that closes: the sweep does it */
     struct tw_leg *legs;     /* not closed */
+    int64_t *opens_mono_ns;  /* when the latest opens began: max_orders_per_second of them, a ring */
+    uint32_t opens_room, opens_at;
     struct tw_copy *parked_oldest, *parked_newest; /* waiting for a connection, a market or a mode */
 };
 
@@ -101,7 +115,10 @@ struct tw_leg {
     struct tw_listing *listing;
     enum tw_side side;
     uint64_t key;
+    enum tw_order_type order_type; /* of the order it was opened with */
+    bool is_from_order;            /* it began as a pending order of the master's */
     bool is_reversed, ignores_stop_loss, ignores_take_profit; /* as when it was opened */
+    bool is_pending;       /* its order waits at the broker: nothing of it has filled */
     bool is_closed;        /* nothing is left, or will be */
     bool was_open;         /* something was filled once */
     bool is_close_planned; /* a full close has been planned: what still waits to open need not */
@@ -110,7 +127,7 @@ struct tw_leg {
     tw_decimal filled, held;
     tw_decimal open_price;
     tw_decimal stop_loss, take_profit; /* at the broker, as believed; 0 = none */
-    char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now */
+    char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now; the order's while is_pending */
     char open_copy_id[TW_COPY_ID_BYTES]; /* once its first call was made */
     struct tw_copy *unsent_modify; /* the latest change that has not been sent */
     struct tw_leg *previous, *next; /* in slot->legs */
@@ -122,14 +139,27 @@ struct tw_leg_block {
     struct tw_leg legs[]; /* ascending by slot number */
 };
 
-/* Guarded by the master's mutex. */
+/* A pending order of the master, as last changed. */
+struct pending {
+    char symbol[TW_SYMBOL_BYTES];
+    enum tw_side side;
+    enum tw_order_type type;
+    tw_decimal price, stop_price, stop_loss, take_profit, contract_size;
+    int64_t magic, expires_wall_ns;
+};
+
+/* A position of the master, or a pending order of it (then it is in master->orders). Guarded by the
+ * master's mutex. */
 struct tw_position {
     char id[TW_ID_BYTES]; /* the latest ticket */
+    struct pending *pending; /* orders, and what a trigger left of them; NULL = a position */
+    int64_t observed_wall_ns; /* of the latest event that touched it */
+    int64_t opened_wall_ns;
     struct tw_master *master;
     enum position_state state;
     tw_decimal initial, remaining; /* of the master */
     struct tw_leg_block *blocks;
-    bool is_hashed;
+    bool is_hashed, is_order;
     atomic_uint busy; /* copies that are not terminal: keeps the legs */
     UT_hash_handle hh;
     struct tw_position *closed_next; /* in master->closed, oldest first */
@@ -145,7 +175,7 @@ struct tw_master {
     pthread_mutex_t mutex;
     struct tw_subscription **members; /* ascending by slot number; each holds a reference */
     uint32_t n_members, members_room;
-    struct tw_position *positions;
+    struct tw_position *positions, *orders;
     struct tw_position *closed_oldest, *closed_newest;
     struct tw_record *records; /* by event id */
     uint32_t open_positions;
@@ -154,6 +184,9 @@ struct tw_master {
     uint32_t n_ahead;
     char last_event_id[TW_ID_BYTES];
     int64_t last_received_wall_ns;
+    int64_t observed_wall_ns; /* the newest observed_at so far */
+    struct sync *syncs;       /* snapshots taken up, newest first */
+    uint32_t n_syncs;
     bool has_account;
     struct tw_account account;
 };
@@ -191,8 +224,9 @@ struct tw_copy {
     const char *symbol; /* the listing's, else the record's */
     struct tw_listing *listing;
     tw_decimal volume, price, stop_price, stop_loss, take_profit;
-    tw_decimal filled, average_price;
+    tw_decimal filled, average_price, wanted; /* wanted: before rounding, opens */
     int64_t expires_wall_ns, call_deadline_mono_ns, updated_wall_ns;
+    int64_t wake_mono_ns; /* while it parks: by the clock at the latest; 0 = by other news */
     uint64_t change_id;
     char *told; /* order id, position id, message of the broker, each ended by a NUL; or NULL */
     int32_t broker_code;
@@ -200,8 +234,13 @@ struct tw_copy {
     uint64_t started_ns, called_ns, answered_ns, held_ns;
     uint32_t threads_at_start, threads_created, queue_depth;
     uint32_t calls;
-    uint8_t lookups, absences, adapter_attempt, id_attempt, ids_sent;
-    uint8_t op, side, type, action, state, phase;
+    uint8_t lookups, absences, adapter_attempt, id_attempt;
+    uint8_t op, side, type, action, state, phase, sizing;
+    uint8_t last_op;     /* of the latest order call */
+    uint8_t order_leg;   /* netting: 1 once the first of two orders is done */
+    uint8_t leg_ids[2];  /* client order ids sent so far, by order leg */
+    bool is_protecting;  /* open; its stops are being placed after it */
+    uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
     uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
     bool is_full_close, reduces_risk;
     bool is_skipped;     /* from the start */
@@ -324,6 +363,13 @@ void fleet_event_id(struct tw_engine *engine, const char *kind, char ret[TW_ID_B
 void master_prune(struct tw_master *master);
 bool subscription_is_halted(const struct tw_subscription *subscription);
 
+/* risk.c */
+/* Looks whether the account, as it is, breaches a loss limit. Under the slot's mutex. */
+void risk_look(struct tw_slot *slot, int64_t now_wall_ns);
+/* Lifts a stop-out whose period is over. Under the slot's mutex. */
+void risk_expire(struct tw_slot *slot, int64_t now_wall_ns);
+void risk_reset(struct tw_slot *slot, int64_t now_wall_ns);
+
 /* session.c: what a broker tells */
 void session_host_init(struct tw_slot *slot, struct tw_session_host *ret);
 
@@ -331,6 +377,12 @@ void session_host_init(struct tw_slot *slot, struct tw_session_host *ret);
 struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies);
 void record_enter(struct tw_record *record);
 struct tw_position *position_find(struct tw_master *master, const char *id);
+struct tw_position *order_find(struct tw_master *master, const char *id);
+void view_fill(const struct tw_master *master, const struct tw_subscription *subscription,
+               struct tw_follower_view *ret);
+struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw_event *event);
+void syncs_clear(struct tw_master *master); /* sync.c */
+bool sequencer_run(struct tw_master *master, const struct tw_event *event, struct tw_record *record);
 struct tw_leg *position_leg(struct tw_position *position, const struct tw_slot *slot);
 void position_finish(struct tw_position *position);
 void position_free(struct tw_position *position);
@@ -340,6 +392,11 @@ struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_posit
                                        const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
                                        const char *event_id);
 
+/* Closes and cancels what the follower (NULL = all) holds of this master, positions and orders, as one
+ * event; returns how many copies that takes. Under the master's mutex. */
+uint32_t master_close_legs(struct tw_master *master, const struct tw_slot *slot,
+                           Tradewake__V1__CopyOrigin origin, const char *event_id);
+
 /* copy.c */
 void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription);
 void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
@@ -347,7 +404,8 @@ void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);
 /* The client order id of an attempt, and the copy's own; from what never changes: no lock. */
-void copy_order_id(const struct tw_copy *copy, uint32_t attempt, char ret[TW_COPY_ID_BYTES]);
+void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
+                   char ret[TW_COPY_ID_BYTES]);
 void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES]);
 void copy_wake_parked(struct tw_slot *slot);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */

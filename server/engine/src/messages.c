@@ -288,8 +288,34 @@ static const char *reason_word(tw_reason reason)
     return value != NULL ? value->name + strlen("REASON_") : "?";
 }
 
-/* One sentence for people: what happened, and what comes next. */
+/* How the volume came about: "the master's 0.1 by MULTIPLIER is 0.033, on the step 0.03". */
+static void arithmetic(const struct tw_copy *copy, char *ret, size_t size)
+{
+    ret[0] = '\0';
+    if (copy->sizing == 0 || copy->wanted == TW_DECIMAL_UNSET)
+        return;
+    const ProtobufCEnumValue *mode =
+        protobuf_c_enum_descriptor_get_value(&tradewake__v1__sizing_mode__descriptor, copy->sizing);
+    char wanted[TW_DECIMAL_TEXT_BYTES], volume[TW_DECIMAL_TEXT_BYTES];
+    int used = snprintf(ret, size, "%s wants %s, the order is %s",
+                        mode != NULL ? mode->name + strlen("SIZING_MODE_") : "?",
+                        tw_decimal_text(copy->wanted, wanted), tw_decimal_text(copy->volume, volume));
+    for (uint32_t i = 0; i < copy->n_remarks && used > 0 && (size_t)used < size; i++)
+        used += snprintf(ret + used, size - (size_t)used, " (%s)", reason_word((tw_reason)copy->remarks[i]));
+}
+
+static char *state_words(const struct tw_copy *copy, struct tw_arena *arena);
+
+/* A sentence or two for people: the arithmetic, what happened, and what comes next. */
 static char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    char sizes[256];
+    arithmetic(copy, sizes, sizeof sizes);
+    char *state = state_words(copy, arena);
+    return sizes[0] != '\0' ? arena_print(arena, "%s; %s", sizes, state) : state;
+}
+
+static char *state_words(const struct tw_copy *copy, struct tw_arena *arena)
 {
     const char *why = reason_word((tw_reason)copy->reason);
     bool has_reason = copy->reason != REASON(UNSPECIFIED);
@@ -330,15 +356,16 @@ static void fill_told(const struct tw_copy *copy, struct tw_arena *arena, Tradew
 
 static void fill_ids(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
 {
-    uint32_t n = copy->ids_sent;
+    uint32_t n = (uint32_t)copy->leg_ids[0] + copy->leg_ids[1];
     m->client_order_ids = tw_arena_zero(arena, (n + 1) * sizeof *m->client_order_ids);
     if (m->client_order_ids == NULL)
         return;
-    for (uint32_t i = 0; i < n; i++) {
-        char id[TW_COPY_ID_BYTES];
-        copy_order_id(copy, i, id);
-        m->client_order_ids[m->n_client_order_ids++] = arena_text(arena, id);
-    }
+    for (uint32_t leg = 0; leg < 2; leg++)
+        for (uint32_t i = 0; i < copy->leg_ids[leg]; i++) {
+            char id[TW_COPY_ID_BYTES];
+            copy_order_id(copy, leg, i, id);
+            m->client_order_ids[m->n_client_order_ids++] = arena_text(arena, id);
+        }
 }
 
 static void fill_remarks(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)

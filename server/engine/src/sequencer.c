@@ -17,6 +17,13 @@ struct tw_position *position_find(struct tw_master *master, const char *id)
     return position;
 }
 
+struct tw_position *order_find(struct tw_master *master, const char *id)
+{
+    struct tw_position *order = NULL;
+    HASH_FIND_STR(master->orders, id, order);
+    return order;
+}
+
 struct tw_leg *position_leg(struct tw_position *position, const struct tw_slot *slot)
 {
     for (struct tw_leg_block *block = position->blocks; block != NULL; block = block->next) {
@@ -44,26 +51,41 @@ void position_free(struct tw_position *position)
         free(position->blocks);
         position->blocks = next;
     }
+    free(position->pending);
     free(position);
 }
 
-static struct tw_position *position_new(struct tw_master *master, const char *id)
+/* Positions and orders have tables of their own: their ids may be the same. */
+static void position_hash(struct tw_position *position, bool is_order)
+{
+    struct tw_master *master = position->master;
+    position->is_order = is_order;
+    if (is_order)
+        HASH_ADD_STR(master->orders, id, position);
+    else
+        HASH_ADD_STR(master->positions, id, position);
+    position->is_hashed = true;
+}
+
+static void position_unhash(struct tw_position *position)
+{
+    struct tw_master *master = position->master;
+    if (position->is_hashed && position->is_order)
+        HASH_DEL(master->orders, position);
+    else if (position->is_hashed)
+        HASH_DEL(master->positions, position);
+    position->is_hashed = false;
+}
+
+static struct tw_position *position_new(struct tw_master *master, const char *id, bool is_order)
 {
     struct tw_position *position = calloc(1, sizeof *position);
     if (position == NULL)
         return NULL;
     snprintf(position->id, sizeof position->id, "%s", id);
     position->master = master;
-    HASH_ADD_STR(master->positions, id, position);
-    position->is_hashed = true;
+    position_hash(position, is_order);
     return position;
-}
-
-static void position_unhash(struct tw_position *position)
-{
-    if (position->is_hashed)
-        HASH_DEL(position->master->positions, position);
-    position->is_hashed = false;
 }
 
 static uint32_t position_legs(const struct tw_position *position)
@@ -112,7 +134,8 @@ void position_finish(struct tw_position *position)
     assert(position->state == POSITION_OPEN);
     position->state = POSITION_CLOSED;
     position->remaining = 0;
-    position->master->open_positions--;
+    if (!position->is_order)
+        position->master->open_positions--;
     position_remember(position);
 }
 
@@ -170,7 +193,9 @@ struct planning {
     struct tw_master *master;
     const struct tw_event *event;
     struct tw_record *record;
-    struct tw_position *position;  /* NULL = the master has no such position */
+    struct tw_position *position;  /* NULL = the master has no such position, or order */
+    const struct pending *order;   /* a trigger's: what filled; NULL = the master placed no such order */
+    struct tw_event as_market;     /* a trigger's market order, as an event */
     struct tw_leg_block *new_legs; /* room for an open's */
     int64_t now_wall_ns;
     bool is_full_close;
@@ -195,8 +220,13 @@ static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const st
         .position = p->position,
         .listing = plan->listing,
         .side = plan->side,
-        .key = atomic_fetch_add_explicit(&p->engine->next_key, 1, memory_order_relaxed),
+        /* Orders keep their order by position, on netting accounts by symbol. */
+        .key = slot->caps.netting
+                   ? (uint64_t)(uintptr_t)plan->listing
+                   : atomic_fetch_add_explicit(&p->engine->next_key, 1, memory_order_relaxed),
         .is_reversed = rules->reverse,
+        .is_from_order = p->event->type != TW_ORDER_MARKET,
+        .order_type = plan->type,
         .ignores_stop_loss = rules->ignore_stop_loss,
         .ignores_take_profit = rules->ignore_take_profit,
         .next = slot->legs,
@@ -208,8 +238,8 @@ static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const st
     return leg;
 }
 
-static void view_fill(const struct planning *p, const struct tw_subscription *subscription,
-                      struct tw_follower_view *ret)
+void view_fill(const struct tw_master *master, const struct tw_subscription *subscription,
+               struct tw_follower_view *ret)
 {
     const struct tw_slot *slot = subscription->slot;
     *ret = (struct tw_follower_view){
@@ -217,9 +247,10 @@ static void view_fill(const struct planning *p, const struct tw_subscription *su
         .rules = &subscription->rules,
         .market = &slot->market,
         .account = &slot->account,
-        .master_account = p->master->has_account ? &p->master->account : NULL,
+        .master_account = master->has_account ? &master->account : NULL,
         .is_halted = subscription_is_halted(subscription),
         .is_leaving = subscription->is_leaving || slot->is_deleted,
+        .is_stopped_out = slot->stop_out.is_out,
         .open_positions = slot->open_positions,
     };
 }
@@ -230,9 +261,12 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     struct tw_slot *slot = subscription->slot;
     struct tw_leg *leg = NULL;
     bool is_increase = p->new_legs == NULL;
-    if (is_increase) {
+    risk_expire(slot, p->now_wall_ns);
+    if (is_increase || p->position->blocks->next != NULL) { /* it is, or may be, there already */
         leg = position_leg(p->position, slot);
-        if (leg == NULL || leg->is_closed) {
+        if (leg != NULL && leg->is_closed && !is_increase)
+            leg = NULL;
+        if (is_increase && (leg == NULL || leg->is_closed)) {
             plan_skip(copy, ACTION(OPEN), STATE(SKIPPED),
                       leg != NULL ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
             return;
@@ -240,7 +274,7 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     }
     struct tw_follower_view view;
     struct tw_plan plan;
-    view_fill(p, subscription, &view);
+    view_fill(p->master, subscription, &view);
     tw_plan_open(p->event, &view, p->now_wall_ns, &plan);
     copy_plan_set(copy, &plan);
     if (plan.state != STATE(QUEUED)) {
@@ -254,13 +288,15 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     copy->window_end_wall_ns = p->event->observed_wall_ns + subscription->rules.open_window_ns;
     if (!slot->is_connected)
         copy->reason = REASON(NO_CONNECTION);
+    copy->sizing = (uint8_t)plan.sizing;
+    copy->wanted = plan.wanted;
     copy_ready(copy, leg, false);
 }
 
 static void plan_one_marked(struct planning *p, struct tw_copy *copy)
 {
-    (void)p;
-    plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(ALREADY_CLOSED));
+    plan_skip(copy, p->event->kind == TW_EVENT_PLACE ? ACTION(PLACE) : ACTION(OPEN), STATE(SKIPPED),
+              REASON(ALREADY_CLOSED));
 }
 
 /* What a queued reduction waits for right now; for the answer, the gate decides again. */
@@ -379,7 +415,8 @@ static tw_reason modify_refused_now(const struct tw_copy *copy, const struct tw_
     const struct tw_stops_input input = {.stop_loss = copy->stop_loss,
                                          .take_profit = copy->take_profit,
                                          .side = leg->side,
-                                         .listing = leg->listing};
+                                         .listing = leg->listing,
+                                         .pending_price = TW_DECIMAL_UNSET};
     tw_decimal stop_loss, take_profit;
     tw_stops_decide(&input, &stop_loss, &take_profit);
     if ((stop_loss == TW_DECIMAL_UNSET || stop_loss == leg->stop_loss) &&
@@ -435,15 +472,90 @@ static void plan_one_modify(struct planning *p, struct tw_copy *copy)
     pthread_mutex_unlock(&slot->mutex);
 }
 
-static void plan_one_pending(struct planning *p, struct tw_copy *copy)
+/* A change of an order this follower has no order for: skipped by its policy, or never placed. */
+static void plan_no_order(const struct planning *p, struct tw_copy *copy, copy_action action)
 {
-    static const copy_action actions[] = {
-        [TW_EVENT_PLACE] = ACTION(PLACE),
-        [TW_EVENT_MODIFY_ORDER] = ACTION(MODIFY_ORDER),
-        [TW_EVENT_CANCEL] = ACTION(CANCEL),
-        [TW_EVENT_TRIGGER] = ACTION(OPEN),
-    };
-    plan_skip(copy, actions[p->event->kind], STATE(SKIPPED), REASON(PENDING_SKIPPED));
+    bool places = copy->subscription->rules.pending == TW_PENDING_COPY;
+    (void)p;
+    plan_skip(copy, action, STATE(SKIPPED),
+              places ? REASON(NO_COPY_TO_ACT_ON) : REASON(PENDING_SKIPPED));
+}
+
+static void show_leg(struct tw_copy *copy, const struct tw_leg *leg)
+{
+    copy->listing = leg->listing;
+    copy->symbol = leg->listing->instrument.symbol;
+}
+
+static void plan_one_modify_order(struct planning *p, struct tw_copy *copy)
+{
+    struct tw_leg *leg = p->position != NULL ? position_leg(p->position, copy->subscription->slot) : NULL;
+    if (leg == NULL) {
+        plan_no_order(p, copy, ACTION(MODIFY_ORDER));
+        return;
+    }
+    show_leg(copy, leg);
+    copy->side = (uint8_t)leg->side;
+    if (leg->is_closed || (!leg->is_pending && leg->jobs == 0)) {
+        plan_skip(copy, ACTION(MODIFY_ORDER), STATE(SKIPPED), REASON(NO_CHANGE));
+        return;
+    }
+    copy->action = ACTION(MODIFY_ORDER);
+    copy->op = TW_OP_MODIFY_ORDER;
+    copy->type = (uint8_t)leg->order_type;
+    copy->price = p->event->price;
+    copy->stop_price = p->event->stop_price;
+    copy->expires_wall_ns = p->event->expires_wall_ns;
+    modify_turn(p->event, leg, copy);
+    tw_pending_prices(&leg->listing->instrument, leg->side, leg->order_type, &copy->price,
+                      &copy->stop_price);
+    copy->reason = (uint8_t)waits_for(leg->slot);
+    copy_ready(copy, leg, false);
+}
+
+static void plan_one_cancel(struct planning *p, struct tw_copy *copy)
+{
+    struct tw_leg *leg = p->position != NULL ? position_leg(p->position, copy->subscription->slot) : NULL;
+    if (leg == NULL) {
+        plan_no_order(p, copy, ACTION(CANCEL));
+        return;
+    }
+    show_leg(copy, leg);
+    copy->side = (uint8_t)tw_side_opposite(leg->side);
+    if (leg->is_closed) {
+        plan_skip(copy, ACTION(CANCEL), leg->was_open ? STATE(DONE) : STATE(SKIPPED),
+                  leg->was_open ? REASON(ALREADY_CLOSED) : REASON(NO_CHANGE));
+        return;
+    }
+    copy->action = ACTION(CANCEL);
+    copy->op = TW_OP_CANCEL;
+    copy->type = TW_ORDER_MARKET; /* should what it became have to be closed */
+    copy->is_full_close = true;
+    copy->volume = leg->wanted;
+    copy->reason = (uint8_t)waits_for(leg->slot);
+    leg->is_close_planned = true;
+    copy_ready(copy, leg, true);
+}
+
+/* The master's order filled. Here it fills by itself, is bought at the market, or is left alone. */
+static void plan_one_trigger(struct planning *p, struct tw_copy *copy)
+{
+    struct tw_slot *slot = copy->subscription->slot;
+    struct tw_leg *leg = position_leg(p->position, slot);
+    enum tw_pending_policy policy = copy->subscription->rules.pending;
+    if (leg != NULL && leg->is_from_order) {
+        show_leg(copy, leg);
+        copy->side = (uint8_t)leg->side;
+        plan_skip(copy, ACTION(LINK), STATE(DONE), REASON(UNSPECIFIED));
+    } else if (policy == TW_PENDING_COPY) {
+        plan_skip(copy, ACTION(LINK), STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
+    } else if (policy == TW_PENDING_SKIP) {
+        plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(PENDING_SKIPPED));
+    } else if (p->order == NULL) {
+        plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(MISSING_SPEC));
+    } else {
+        plan_one_open(p, copy);
+    }
 }
 
 static void plan_copy(struct planning *p, struct tw_copy *copy)
@@ -504,30 +616,186 @@ static void plan_all(struct planning *p)
 
 /* ---- The event at the master ---- */
 
-static bool prepare_open(struct planning *p)
+static bool legs_make(struct planning *p)
 {
-    const struct tw_event *event = p->event;
+    p->new_legs = leg_block_new(p->position, p->master->n_members);
+    return p->new_legs != NULL;
+}
+
+/* A mark, or what was closed under this id, gives way. True: it was a mark, and this open is too late. */
+static bool gives_way(struct planning *p)
+{
     struct tw_position *position = p->position;
-    if (position != NULL && position->state == POSITION_MARK) {
+    if (position == NULL)
+        return false;
+    if (position->state == POSITION_MARK) {
         position->state = POSITION_CLOSED;
         p->plan_one = plan_one_marked;
         return true;
     }
-    bool adds = position != NULL && position->state == POSITION_OPEN; /* checked: it says so */
+    position_unhash(position); /* closed, and the id is used again */
+    return false;
+}
+
+static bool prepare_open(struct planning *p)
+{
+    const struct tw_event *event = p->event;
+    bool adds = p->position != NULL && p->position->state == POSITION_OPEN; /* checked: it says so */
     if (!adds) {
-        if (position != NULL)
-            position_unhash(position); /* closed, and the id is used again */
-        position = p->position = position_new(p->master, event->position_id);
-        if (position == NULL)
+        if (gives_way(p))
+            return true;
+        p->position = position_new(p->master, event->position_id, false);
+        if (p->position == NULL || !legs_make(p))
             return false;
         p->master->open_positions++;
-        p->new_legs = leg_block_new(position, p->master->n_members);
-        if (p->new_legs == NULL)
-            return false;
     }
-    position->initial += event->volume;
-    position->remaining += event->volume;
+    p->position->initial += event->volume;
+    p->position->remaining += event->volume;
     p->plan_one = plan_one_open;
+    return true;
+}
+
+static bool prepare_place(struct planning *p)
+{
+    const struct tw_event *event = p->event;
+    if (gives_way(p))
+        return true;
+    struct tw_position *order = p->position = position_new(p->master, event->order_id, true);
+    if (order == NULL || !legs_make(p))
+        return false;
+    order->pending = calloc(1, sizeof *order->pending);
+    if (order->pending == NULL)
+        return false;
+    *order->pending = (struct pending){
+        .side = event->side, .type = event->type, .price = event->price,
+        .stop_price = event->stop_price, .stop_loss = event->stop_loss,
+        .take_profit = event->take_profit, .contract_size = event->contract_size,
+        .magic = event->magic, .expires_wall_ns = event->expires_wall_ns,
+    };
+    snprintf(order->pending->symbol, sizeof order->pending->symbol, "%s", event->symbol);
+    order->initial = order->remaining = event->volume;
+    p->plan_one = plan_one_open;
+    return true;
+}
+
+static void change_if_set(tw_decimal *field, tw_decimal value)
+{
+    if (value != TW_DECIMAL_UNSET)
+        *field = value;
+}
+
+static bool prepare_modify_order(struct planning *p)
+{
+    const struct tw_event *event = p->event;
+    p->plan_one = plan_one_modify_order;
+    if (p->position == NULL || p->position->pending == NULL)
+        return true;
+    struct pending *pending = p->position->pending;
+    change_if_set(&pending->price, event->price);
+    change_if_set(&pending->stop_price, event->stop_price);
+    change_if_set(&pending->stop_loss, event->stop_loss);
+    change_if_set(&pending->take_profit, event->take_profit);
+    if (event->expires_wall_ns >= 0)
+        pending->expires_wall_ns = event->expires_wall_ns;
+    return true;
+}
+
+static bool prepare_cancel(struct planning *p)
+{
+    p->plan_one = plan_one_cancel;
+    if (p->position != NULL)
+        return true;
+    struct tw_position *mark = position_new(p->master, p->event->order_id, true);
+    if (mark == NULL)
+        return false;
+    mark->state = POSITION_MARK;
+    position_remember(mark);
+    return true;
+}
+
+static void finish_cancel(struct planning *p)
+{
+    if (p->position != NULL && p->position->state == POSITION_OPEN)
+        position_finish(p->position);
+}
+
+/* The market order that a trigger stands for: the master's order as last changed. */
+static void trigger_event(struct planning *p, const struct tw_event *trigger, tw_decimal volume)
+{
+    const struct pending *order = p->order;
+    p->as_market = *trigger;
+    p->as_market.type = TW_ORDER_MARKET;
+    p->as_market.symbol = order->symbol;
+    p->as_market.side = order->side;
+    p->as_market.volume = volume;
+    p->as_market.stop_loss = order->stop_loss;
+    p->as_market.take_profit = order->take_profit;
+    p->as_market.contract_size = order->contract_size;
+    p->as_market.magic = order->magic;
+    p->as_market.price = trigger->price != TW_DECIMAL_UNSET ? trigger->price : order->price;
+    p->event = &p->as_market;
+}
+
+/* What is left of an order that filled: known, so that a later trigger or cancel of it is understood,
+ * but without copies: they are the position's now. */
+static bool order_rest(struct planning *p, struct tw_position *order, tw_decimal volume)
+{
+    struct tw_position *rest = position_new(p->master, order->id, true);
+    if (rest == NULL)
+        return false;
+    rest->pending = malloc(sizeof *rest->pending);
+    if (rest->pending == NULL)
+        return false;
+    *rest->pending = *order->pending;
+    rest->initial = order->initial;
+    rest->remaining = order->remaining > volume ? order->remaining - volume : 0;
+    rest->observed_wall_ns = order->observed_wall_ns;
+    p->order = rest->pending;
+    if (rest->remaining == 0)
+        position_finish(rest);
+    return true;
+}
+
+/* The position that a trigger opens: the order's copies become its copies. */
+static struct tw_position *trigger_position(struct planning *p, struct tw_position *order,
+                                            const char *id, tw_decimal volume)
+{
+    struct tw_position *position = position_find(p->master, id);
+    if (position != NULL && position->state == POSITION_OPEN)
+        return position; /* another part of the same order */
+    if (position != NULL)
+        position_unhash(position);
+    p->master->open_positions++;
+    if (order == NULL || order->state != POSITION_OPEN || order->blocks == NULL)
+        return position_new(p->master, id, false);
+    position_unhash(order);
+    if (!order_rest(p, order, volume))
+        return NULL;
+    snprintf(order->id, sizeof order->id, "%s", id);
+    order->initial = order->remaining = 0;
+    position_hash(order, false);
+    return order;
+}
+
+static bool prepare_trigger(struct planning *p)
+{
+    const struct tw_event *trigger = p->event;
+    struct tw_position *order = order_find(p->master, trigger->order_id);
+    bool is_known = order != NULL && order->pending != NULL;
+    tw_decimal volume = trigger->volume;
+    if (volume == TW_DECIMAL_UNSET && is_known)
+        volume = order->remaining > 0 ? order->remaining : order->initial;
+    p->order = is_known ? order->pending : NULL;
+    p->plan_one = plan_one_trigger;
+    p->position = trigger_position(p, is_known ? order : NULL, trigger->position_id, volume);
+    if (p->position == NULL || !legs_make(p))
+        return false;
+    if (volume == TW_DECIMAL_UNSET)
+        return true; /* how much the master holds is not known: its closes name what they leave */
+    p->position->initial += volume;
+    p->position->remaining += volume;
+    if (is_known)
+        trigger_event(p, trigger, volume);
     return true;
 }
 
@@ -552,7 +820,7 @@ static bool prepare_close(struct planning *p)
         p->is_full_close = !names_rest;
         if (names_rest)
             return true;
-        position = position_new(p->master, event->position_id);
+        position = position_new(p->master, event->position_id, false);
         if (position == NULL)
             return false;
         position->state = POSITION_MARK;
@@ -586,8 +854,7 @@ static void finish_close(struct planning *p)
     struct tw_position *stale = position_find(p->master, ticket);
     if (stale != NULL)
         position_unhash(stale); /* closed or a mark: looked at before */
-    HASH_ADD_STR(p->master->positions, id, position);
-    position->is_hashed = true;
+    position_hash(position, false);
 }
 
 static bool prepare_modify(struct planning *p)
@@ -596,26 +863,21 @@ static bool prepare_modify(struct planning *p)
     return true;
 }
 
-/* Pendings are not placed; a trigger still makes a position of the master, so that its close is known. */
-static bool prepare_pending(struct planning *p)
-{
-    p->plan_one = plan_one_pending;
-    if (p->event->kind != TW_EVENT_TRIGGER || p->position != NULL)
-        return true;
-    struct tw_position *position = position_new(p->master, p->event->position_id);
-    if (position == NULL)
-        return false;
-    p->master->open_positions++;
-    return true;
-}
-
 typedef bool prepare_fn(struct planning *p);
+typedef void finish_fn(struct planning *p);
 
-static prepare_fn *const prepare_by_kind[] = {
-    [TW_EVENT_OPEN] = prepare_open,       [TW_EVENT_MODIFY] = prepare_modify,
-    [TW_EVENT_CLOSE] = prepare_close,     [TW_EVENT_PLACE] = prepare_pending,
-    [TW_EVENT_MODIFY_ORDER] = prepare_pending, [TW_EVENT_CANCEL] = prepare_pending,
-    [TW_EVENT_TRIGGER] = prepare_pending,
+static const struct {
+    prepare_fn *prepare; /* what the event makes of the master's books, and how copies are planned */
+    finish_fn *finish;   /* after the copies have been planned; NULL = nothing */
+    bool is_of_order;    /* about an order; else about a position */
+} kinds[] = {
+    [TW_EVENT_OPEN] = {prepare_open, NULL, false},
+    [TW_EVENT_MODIFY] = {prepare_modify, NULL, false},
+    [TW_EVENT_CLOSE] = {prepare_close, finish_close, false},
+    [TW_EVENT_PLACE] = {prepare_place, NULL, true},
+    [TW_EVENT_MODIFY_ORDER] = {prepare_modify_order, NULL, true},
+    [TW_EVENT_CANCEL] = {prepare_cancel, finish_cancel, true},
+    [TW_EVENT_TRIGGER] = {prepare_trigger, NULL, true},
 };
 
 /* ---- The door ---- */
@@ -635,6 +897,10 @@ static bool check_position(struct tw_master *master, const struct tw_event *even
         return tw_refuse(refusal, REFUSAL(POSITION_EXISTS), "event.open.position_id",
                          "position \"%s\" of \"%s\" is open already; set increase to add to it",
                          event->position_id, master->id);
+    const struct tw_position *order = order_find(master, event->order_id);
+    if (event->kind == TW_EVENT_PLACE && order != NULL && order->state == POSITION_OPEN)
+        return tw_refuse(refusal, REFUSAL(POSITION_EXISTS), "event.place.order_id",
+                         "order \"%s\" of \"%s\" is placed already", event->order_id, master->id);
     tw_decimal sum;
     if (event->kind == TW_EVENT_OPEN && position != NULL && position->state == POSITION_OPEN &&
         (!tw_decimal_add(position->initial, event->volume, &sum)))
@@ -714,8 +980,43 @@ static void note_event(struct tw_master *master, const struct tw_submission *sub
         master->account = event->account;
         master->has_account = true;
     }
+    if (master->observed_wall_ns < event->observed_wall_ns)
+        master->observed_wall_ns = event->observed_wall_ns;
     snprintf(master->last_event_id, sizeof master->last_event_id, "%s", event->event_id);
     master->last_received_wall_ns = submission->received_wall_ns;
+}
+
+/* Plans what the event comes to. record: filled in; the event's own, or one of a snapshot's. Under the
+ * master's mutex. False: no memory, and the record is gone. */
+bool sequencer_run(struct tw_master *master, const struct tw_event *event, struct tw_record *record)
+{
+    struct planning planning = {
+        .engine = master->engine,
+        .master = master,
+        .event = event,
+        .record = record,
+        .position = kinds[event->kind].is_of_order ? order_find(master, event->order_id)
+                                                   : position_find(master, event->position_id),
+        .now_wall_ns = record->received_wall_ns,
+    };
+    if (!kinds[event->kind].prepare(&planning)) {
+        record->n_copies = 0; /* none has been made yet */
+        tw_record_release(record);
+        return false;
+    }
+    if (planning.position != NULL) {
+        if (planning.position->observed_wall_ns < event->observed_wall_ns)
+            planning.position->observed_wall_ns = event->observed_wall_ns;
+        if (planning.position->opened_wall_ns == 0)
+            planning.position->opened_wall_ns = event->observed_wall_ns;
+    }
+    if (record->origin == ORIGIN(EVENT))
+        HASH_ADD_STR(master->records, event_id, record);
+    record_enter(record);
+    plan_all(&planning);
+    if (kinds[event->kind].finish != NULL)
+        kinds[event->kind].finish(&planning);
+    return true;
 }
 
 /* A new event, checked: from here on it happens. Under the master's mutex. */
@@ -728,25 +1029,14 @@ static bool accept(struct tw_master *master, const struct tw_submission *submiss
     if (record == NULL)
         return refuse_no_memory(refusal);
     memcpy(record->hash, hash, TW_EVENT_HASH_BYTES);
-    struct planning planning = {
-        .engine = master->engine,
-        .master = master,
-        .event = event,
-        .record = record,
-        .position = event->position_id[0] != '\0' ? position_find(master, event->position_id) : NULL,
-        .now_wall_ns = submission->received_wall_ns,
-    };
-    if (!record_fill(record, submission) || !prepare_by_kind[event->kind](&planning)) {
-        record->n_copies = 0; /* none has been made yet */
+    if (!record_fill(record, submission)) {
+        record->n_copies = 0;
         tw_record_release(record);
         return refuse_no_memory(refusal);
     }
     note_event(master, submission, record);
-    HASH_ADD_STR(master->records, event_id, record);
-    record_enter(record);
-    plan_all(&planning);
-    if (event->kind == TW_EVENT_CLOSE)
-        finish_close(&planning);
+    if (!sequencer_run(master, event, record))
+        return refuse_no_memory(refusal);
     *ret = record;
     return true;
 }
@@ -795,6 +1085,69 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
     return true;
 }
 
+/* ---- What was closed by hand, opened again where the rules say so ---- */
+
+static bool wants_reopen(struct tw_position *position, struct tw_subscription *member)
+{
+    struct tw_leg *leg = member->rules.reopen_closed_by_hand ? position_leg(position, member->slot) : NULL;
+    if (leg == NULL)
+        return false;
+    pthread_mutex_lock(&member->slot->mutex);
+    bool wants = leg->is_closed && leg->was_open && !leg->is_close_planned;
+    pthread_mutex_unlock(&member->slot->mutex);
+    return wants;
+}
+
+struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw_event *event)
+{
+    struct tw_master *master = position->master;
+    uint32_t n = 0, made = 0;
+    for (uint32_t i = 0; i < master->n_members; i++)
+        n += wants_reopen(position, master->members[i]);
+    struct tw_record *record = n > 0 ? record_new(master, event->event_id, n) : NULL;
+    if (record == NULL)
+        return NULL;
+    struct planning p = {.engine = master->engine, .master = master, .event = event, .record = record,
+                         .position = position, .now_wall_ns = tw_wall_ns()};
+    record->origin = ORIGIN(SYNC);
+    record->received_mono_ns = tw_mono_ns();
+    record->received_wall_ns = p.now_wall_ns;
+    snprintf(record->subject_id, sizeof record->subject_id, "%s", position->id);
+    snprintf(record->symbol, sizeof record->symbol, "%s", event->symbol);
+    if (!legs_make(&p)) {
+        record->n_copies = 0;
+        tw_record_release(record);
+        return NULL;
+    }
+    atomic_fetch_add(&record->refs, n);
+    for (uint32_t i = 0; i < master->n_members && made < n; i++) {
+        if (!wants_reopen(position, master->members[i]))
+            continue;
+        struct tw_copy *copy = &record->copies[made++];
+        struct tw_slot *slot = master->members[i]->slot;
+        copy_init(copy, record, master->members[i]);
+        pthread_mutex_lock(&slot->mutex);
+        plan_one_open(&p, copy);
+        copy->is_change_queued = true;
+        pthread_mutex_unlock(&slot->mutex);
+        record->accepted += !copy->is_skipped;
+        record->skipped += copy->is_skipped;
+    }
+    uint32_t missing = n - made + record->skipped;
+    record->n_copies = made;
+    atomic_fetch_sub(&record->pending_sent, missing + 1);
+    atomic_fetch_sub(&record->pending_done, missing + 1);
+    atomic_fetch_sub(&record->refs, missing);
+    record_enter(record);
+    for (uint32_t i = 0; i < made; i++) {
+        struct tw_job *job = &record->copies[i].job;
+        change_push(&record->copies[i]);
+        if (!record->copies[i].is_skipped)
+            tw_executor_submit(master->engine->executor, &job, 1);
+    }
+    return record;
+}
+
 /* ---- Closes that the service decides itself ---- */
 
 struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
@@ -829,7 +1182,8 @@ struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_posit
         if (wanted) {
             struct tw_copy *copy = &record->copies[made++];
             copy_init(copy, record, master->members[i]);
-            close_ready(copy, leg, true, leg->held > 0 ? leg->held : leg->wanted, ACTION(CLOSE));
+            close_ready(copy, leg, true, leg->held > 0 ? leg->held : leg->wanted,
+                        leg->is_pending ? ACTION(CANCEL) : ACTION(CLOSE));
             copy->is_change_queued = true;
             copy->updated_wall_ns = record->received_wall_ns;
         }

@@ -50,6 +50,7 @@ static void on_account(void *context, const struct tw_account *account)
     struct tw_slot *slot = context;
     pthread_mutex_lock(&slot->mutex);
     slot->account = *account;
+    risk_look(slot, tw_wall_ns());
     pthread_mutex_unlock(&slot->mutex);
 }
 
@@ -61,11 +62,23 @@ static struct tw_leg *leg_by_ticket(const struct tw_slot *slot, const char *tick
     return NULL;
 }
 
-static void on_position(void *context, const struct tw_held_position *position, tw_reason reason)
+/* A netting account's one position of a symbol is gone: so is every share of it. A change in size that
+ * was not ours is nobody's share: the comparison with the broker shows it. */
+static void net_position(struct tw_slot *slot, const struct tw_held_position *position)
 {
-    (void)reason;
-    struct tw_slot *slot = context;
-    pthread_mutex_lock(&slot->mutex);
+    for (struct tw_leg *leg = slot->legs, *next; leg != NULL; leg = next) {
+        next = leg->next;
+        if (strcmp(leg->listing->instrument.symbol, position->symbol) != 0 || leg->held <= 0)
+            continue;
+        if (position->volume == 0)
+            leg_reduce(leg, 0);
+        leg->stop_loss = position->stop_loss == TW_DECIMAL_UNSET ? 0 : position->stop_loss;
+        leg->take_profit = position->take_profit == TW_DECIMAL_UNSET ? 0 : position->take_profit;
+    }
+}
+
+static void hedged_position(struct tw_slot *slot, const struct tw_held_position *position)
+{
     struct tw_leg *leg = position->position_id[0] != '\0' ? leg_by_ticket(slot, position->position_id)
                                                           : NULL;
     if (leg == NULL && position->from_position_id[0] != '\0') {
@@ -73,18 +86,45 @@ static void on_position(void *context, const struct tw_held_position *position, 
         if (leg != NULL)
             memcpy(leg->ticket, position->position_id, sizeof leg->ticket);
     }
-    if (leg != NULL) {
-        leg->stop_loss = position->stop_loss == TW_DECIMAL_UNSET ? 0 : position->stop_loss;
-        leg->take_profit = position->take_profit == TW_DECIMAL_UNSET ? 0 : position->take_profit;
-        leg_reduce(leg, position->volume);
-    }
+    if (leg == NULL || leg->is_pending)
+        return;
+    leg->stop_loss = position->stop_loss == TW_DECIMAL_UNSET ? 0 : position->stop_loss;
+    leg->take_profit = position->take_profit == TW_DECIMAL_UNSET ? 0 : position->take_profit;
+    leg_reduce(leg, position->volume);
+}
+
+static void on_position(void *context, const struct tw_held_position *position, tw_reason reason)
+{
+    (void)reason;
+    struct tw_slot *slot = context;
+    pthread_mutex_lock(&slot->mutex);
+    if (slot->caps.netting)
+        net_position(slot, position);
+    else
+        hedged_position(slot, position);
     pthread_mutex_unlock(&slot->mutex);
 }
 
+/* Filled: it is the position it became; or expired, or cancelled by a hand. */
 static void on_order_gone(void *context, const char *order_id, const char *client_order_id,
                           const char *position_id)
 {
-    (void)context, (void)order_id, (void)client_order_id, (void)position_id; /* no pendings are placed */
+    struct tw_slot *slot = context;
+    pthread_mutex_lock(&slot->mutex);
+    struct tw_leg *leg = leg_by_ticket(slot, order_id);
+    if (leg == NULL) /* it filled before its own answer was taken up */
+        for (leg = slot->legs; leg != NULL; leg = leg->next)
+            if (client_order_id[0] != '\0' && strcmp(leg->open_copy_id, client_order_id) == 0)
+                break;
+    if (leg != NULL && position_id[0] == '\0') {
+        leg_close(leg);
+    } else if (leg != NULL && leg->filled == 0) {
+        leg->is_pending = false;
+        leg->was_open = true;
+        leg->filled = leg->held = leg->wanted;
+        snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
+    }
+    pthread_mutex_unlock(&slot->mutex);
 }
 
 static void on_market_open(void *context)

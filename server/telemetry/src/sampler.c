@@ -14,10 +14,10 @@
 
 #define RINGS_MAX 64u /* more cores share a ring; each has 1 MiB of address space */
 
-/* Between two rounds that found something. Ten thousand samples a second are then ten per round. */
-#define NAP_NS_MIN (1 * TW_NS_PER_MS)
+/* Between two rounds that found something. Ten thousand samples a second are then twenty per round. */
+#define NAP_NS_MIN (2 * TW_NS_PER_MS)
 /* Doubled with every round that found nothing; after this one the sampler parks and the next sample
- * wakes it. So a worker pays for a wake at most every 15 ms. */
+ * wakes it. So a worker pays for a wake at most every 14 ms. */
 #define NAP_NS_MAX        (8 * TW_NS_PER_MS)
 #define ROUND_SAMPLES_MAX 1024u /* per ring, before feeds are published */
 

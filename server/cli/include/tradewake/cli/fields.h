@@ -28,7 +28,8 @@ TW_MUST_CHECK tw_status tw_fields_set(ProtobufCMessage *message, const char *pat
 
 enum tw_field_format {
     TW_FIELD_PLAIN,
-    TW_FIELD_MS, /* a number of nanoseconds as milliseconds: "0.123" */
+    TW_FIELD_MS,   /* a number of nanoseconds as milliseconds: "0.123" */
+    TW_FIELD_TIME, /* a Timestamp to the millisecond */
 };
 
 /* The field at path as text for people: enums without prefix, UNSPECIFIED and what is absent as "-",

@@ -51,6 +51,16 @@ struct tw_event {
 bool tw_event_read(const Tradewake__V1__TradeEvent *message, int64_t now_wall_ns,
                    struct tw_event *ret, struct tw_refusal *refusal);
 
+/* One entry of a snapshot, as the event that would have made it; ids of event and master are left "".
+ * prefix: "positions[3].". observed_wall_ns: opened_at, or 0. Otherwise as tw_event_read(). */
+bool tw_event_read_position(const Tradewake__V1__OpenPosition *message, const char *prefix,
+                            struct tw_event *ret, struct tw_refusal *refusal);
+bool tw_event_read_order(const Tradewake__V1__PlaceOrder *message, const char *prefix,
+                         struct tw_event *ret, struct tw_refusal *refusal);
+
+/* An event that says nothing yet. */
+void tw_event_clear(struct tw_event *event, enum tw_event_kind kind);
+
 /* What decides whether a repeated event_id is the same event: SHA-256 over master and action as
  * read; observed_at, sequence and account are left out. */
 #define TW_EVENT_HASH_BYTES 16u

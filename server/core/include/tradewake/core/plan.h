@@ -15,6 +15,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What was decided on the way, rule by rule; for people. */
+enum { TW_TRACE_STEPS_MAX = 32 };
+struct tw_trace_step {
+    const char *rule; /* static */
+    char input[96], output[96], note[160];
+};
+struct tw_trace {
+    struct tw_trace_step steps[TW_TRACE_STEPS_MAX];
+    uint32_t n_steps;
+};
+
 /* A follower as planning sees it. Borrowed for the call, under the slot's lock. */
 struct tw_follower_view {
     const struct tw_follower_rules *follower;
@@ -27,6 +38,7 @@ struct tw_follower_view {
     bool is_stopped_out;
     bool is_breaker_open;
     uint32_t open_positions; /* coming ones included */
+    struct tw_trace *trace;  /* NULL = nobody asks how it was decided */
 };
 
 enum { TW_REMARKS_MAX = 4 };
@@ -44,9 +56,12 @@ struct tw_plan {
     enum tw_order_type type;
     tw_decimal volume, price, stop_price, stop_loss, take_profit; /* UNSET = absent */
     int64_t expires_wall_ns;
+    enum tw_sizing sizing; /* by which wanted came about */
+    tw_decimal wanted;     /* before rounding to the step, cut to 1e-8; UNSET = not reached */
 };
 
-/* A market open. now_wall_ns: one reading for the whole event. */
+/* An opening: a market order, or a pending one by event->type. now_wall_ns: one reading for the whole
+ * event. */
 void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *view,
                   int64_t now_wall_ns, struct tw_plan *ret);
 
@@ -66,6 +81,18 @@ struct tw_close_decision {
 
 struct tw_close_decision tw_close_decide(const struct tw_close_input *input);
 
+/* Prices of a pending order on the instrument's ticks: away from the market. */
+void tw_pending_prices(const struct tw_instrument *instrument, enum tw_side side,
+                       enum tw_order_type type, tw_decimal *price, tw_decimal *stop_price);
+
+/* What a netting account is sent for `volume` more on `side`, when what is ours of the symbol adds up
+ * to net (below 0 = short): first what brings it to zero, as a reduction; the rest is another order. */
+struct tw_net_order {
+    bool is_reduction;
+    tw_decimal volume; /* of this order; at most what was asked for */
+};
+struct tw_net_order tw_net_decide(tw_decimal net, enum tw_side side, tw_decimal volume);
+
 /* Where the stops of a position are to stand at this follower, given the event's. is_reversed, and
  * which ones are ignored, as when the copy was opened. UNSET = leave as it is, 0 = remove. */
 struct tw_stops_input {
@@ -73,6 +100,7 @@ struct tw_stops_input {
     bool is_reversed, ignores_stop_loss, ignores_take_profit;
     enum tw_side side; /* of the follower's position */
     const struct tw_listing *listing;
+    tw_decimal pending_price; /* of an order that waits: its stops count from here; UNSET = a position */
 };
 void tw_stops_decide(const struct tw_stops_input *input, tw_decimal *ret_stop_loss,
                      tw_decimal *ret_take_profit);

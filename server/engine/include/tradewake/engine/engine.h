@@ -241,6 +241,20 @@ bool tw_engine_resume(struct tw_engine *engine, const Tradewake__V1__ResumeReque
 size_t tw_engine_halts_list(struct tw_engine *engine, struct tw_arena *arena,
                             Tradewake__V1__ActiveHalt **ret, size_t n_max);
 
+/* A complete picture of what the master holds. */
+bool tw_engine_sync(struct tw_engine *engine, const Tradewake__V1__SyncMasterRequest *request,
+                    int64_t received_mono_ns, int64_t received_wall_ns, struct tw_arena *arena,
+                    Tradewake__V1__SyncMasterResponse *ret, struct tw_refusal *refusal);
+
+/* What the event would do, rule by rule, at one follower or ("") at all of them after `after` in the
+ * master's order; at most n_max. Nothing is carried out. */
+bool tw_engine_explain(struct tw_engine *engine, const struct tw_event *event, const char *follower_id,
+                       const char *after, struct tw_arena *arena, Tradewake__V1__Explanation **ret,
+                       size_t n_max, size_t *ret_n, struct tw_refusal *refusal);
+
+bool tw_engine_stop_out_reset(struct tw_engine *engine, const char *follower_id, struct tw_arena *arena,
+                              Tradewake__V1__Follower **ret, struct tw_refusal *refusal);
+
 /* Asks the broker and compares. Runs on the follower's lane: done(context) is called from a worker or
  * the reactor when *ret (in arena) or *refusal is there. False: refused at once, done is not called. */
 struct tw_comparison {
