@@ -64,7 +64,8 @@ static const struct {
     const char *line, *expected; /* the beginning of standard error */
 } wrong[] = {
     {"submt open", "tradewake: unknown command \"submt open\"; did you mean submit open?"},
-    {"submit", "tradewake: unknown command \"submit\""},
+    {"submit", "tradewake: \"submit\" needs one more word"},
+    {"config", "tradewake: \"config\" needs one more word"},
     {"zzz", "tradewake: unknown command \"zzz\"\n"},
     {"submit open --master M1", "tradewake submit open: expected --position ID"},
     {"submit close --master", "tradewake submit close: --master needs a value: ID"},
@@ -156,6 +157,8 @@ Test(cli_commands, every_command_has_help_and_every_flag_is_in_it)
     for (size_t i = 0; i < n; i++)
         cr_expect_not_null(strstr(overview.out, table[i].name), "%s is not in the overview", table[i].name);
     cr_expect_eq(run("").code, TW_EXIT_USAGE);
+    cr_expect_eq(run("submit --help").code, TW_EXIT_DONE);
+    cr_expect_not_null(strstr(run("help submit").out, "submit trigger"));
     cr_expect_eq(run("help followers create").code, TW_EXIT_DONE);
 }
 

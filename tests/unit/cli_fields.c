@@ -271,6 +271,20 @@ Test(cli_fields, a_message_is_shown_by_what_is_set_in_it)
                                    "risk.max_order_volume=5;connected=yes;", "%s", visited.text);
 }
 
+Test(cli_fields, times_in_tables_end_with_the_millisecond)
+{
+    Google__Protobuf__Timestamp time = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
+    Tradewake__V1__Copy copy = TRADEWAKE__V1__COPY__INIT;
+    char text[64];
+    copy.received_at = &time;
+    time.seconds = 1927875600;
+    time.nanos = 123456789;
+
+    cr_expect_str_eq(tw_fields_text(&copy.base, "received_at", TW_FIELD_TIME, text, sizeof text), "2031-02-03T09:00:00.123Z");
+    time.nanos = 0;
+    cr_expect_str_eq(tw_fields_text(&copy.base, "received_at", TW_FIELD_TIME, text, sizeof text), "2031-02-03T09:00:00.000Z");
+}
+
 Test(cli_fields, nanoseconds_are_shown_as_milliseconds)
 {
     Tradewake__V1__StageTimes times = TRADEWAKE__V1__STAGE_TIMES__INIT;

@@ -30,7 +30,11 @@ static struct {
     uint32_t short_line;   /* this line's events forget one follower */
     bool holds;            /* nothing is answered before so many are out as may be, and a while longer */
 
+    bool floods;           /* the client's switch */
+
     pthread_mutex_t lock;
+    uint32_t asked, early; /* questions whether an event was sent; closes that came before the answer */
+    bool was_sent[POSITIONS_MAX + 2]; /* by line */
     uint32_t messages, streams, messages_while_held;
     char accepted[2 * POSITIONS_MAX][TW_ID_BYTES]; /* in the order they were accepted */
     uint32_t n_accepted;
@@ -115,6 +119,7 @@ static void on_request(struct tw_call *call, const ProtobufCMessage *message, co
         return;
     }
     struct outgoing *answer = outgoing_new(event_id);
+    fake.early += strstr(event_id, "-close") != NULL && !fake.was_sent[line_of(event_id)];
     if (fake.busy_every > 0 && fake.messages % fake.busy_every == 0)
         refuse(answer, 8, "OVERLOADED", 2000000);
     else if (line_of(event_id) == fake.refuse_line)
@@ -149,6 +154,29 @@ static void on_stream_end(struct tw_call *call, bool cancelled)
     pthread_mutex_unlock(&fake.lock);
 }
 
+/* The orders of an event are sent a while after somebody asks for it. */
+static void on_submit(struct tw_call *call, const ProtobufCMessage *message, const struct tw_refusal *invalid)
+{
+    (void)invalid;
+    const Tradewake__V1__SubmitEventRequest *request = (const void *)message;
+    cr_expect_eq(request->wait_for, TRADEWAKE__V1__WAIT_FOR__WAIT_FOR_SENT);
+    tw_call_data_set(call, request->event->event_id); /* lives as long as the call */
+    tw_call_timer_set(call, tw_mono_ns() + 5 * TW_NS_PER_MS);
+}
+
+static void on_submit_timer(struct tw_call *call)
+{
+    Tradewake__V1__SubmitEventResponse response = TRADEWAKE__V1__SUBMIT_EVENT_RESPONSE__INIT;
+    response.event_id = tw_call_data(call);
+    response.duplicate = true;
+    response.accepted = FOLLOWERS;
+    pthread_mutex_lock(&fake.lock);
+    fake.asked++;
+    fake.was_sent[line_of(response.event_id)] = true;
+    pthread_mutex_unlock(&fake.lock);
+    tw_call_answer(call, &response.base);
+}
+
 /* The table names every method of a service: the others are not called here. */
 static void refuse_other(struct tw_call *call, const ProtobufCMessage *request, const struct tw_refusal *invalid)
 {
@@ -161,7 +189,7 @@ static void refuse_other(struct tw_call *call, const ProtobufCMessage *request, 
 
 #define EVENTS "/tradewake.v1.EventService/"
 static const struct tw_wire_method methods[] = {
-    {.path = EVENTS "SubmitEvent", .on_request = refuse_other},
+    {.path = EVENTS "SubmitEvent", .on_request = on_submit, .on_timer = on_submit_timer},
     {.path = EVENTS "StreamEvents", .on_request = on_request, .on_writable = write_next,
      .on_timer = on_timer, .on_finished = on_stream_end},
     {.path = EVENTS "SyncMaster", .on_request = refuse_other},
@@ -215,7 +243,7 @@ static struct run sent(const int64_t *due_ns, int positions, bool is_in_turn)
     make_history(&run.history, positions, is_in_turn);
     cr_assert(replay_names_init(&run.names, "M1", NULL, (const uint8_t *)"x", 1));
     run.sending = (struct replay_sending){.session = &run.session, .history = &run.history, .names = &run.names,
-                                          .due_ns = due_ns, .subscribed = FOLLOWERS};
+                                          .due_ns = due_ns, .subscribed = FOLLOWERS, .floods = fake.floods};
 
     run.code = replay_send(&run.sending, &run.result);
 
@@ -244,6 +272,7 @@ static void expect_all_in_order(const struct run *run)
 
 Test(replay_send, every_event_is_sent_once_and_answered, .timeout = 60)
 {
+    fake.floods = true;
     struct run run = sent(NULL, POSITIONS, true);
 
     cr_assert_eq(run.code, TW_EXIT_DONE);
@@ -255,8 +284,32 @@ Test(replay_send, every_event_is_sent_once_and_answered, .timeout = 60)
     clear(&run);
 }
 
+Test(replay_send, a_close_is_not_sent_before_the_orders_of_its_open_were, .timeout = 60)
+{
+    struct run run = sent(NULL, 50, true);
+
+    cr_assert_eq(run.code, TW_EXIT_DONE);
+    cr_expect_eq(fake.asked, 50);
+    cr_expect_eq(fake.early, 0);
+    expect_all_in_order(&run);
+    clear(&run);
+}
+
+Test(replay_send, a_flood_asks_for_nothing_and_still_keeps_its_order, .timeout = 60)
+{
+    fake.floods = true;
+
+    struct run run = sent(NULL, POSITIONS, true);
+
+    cr_assert_eq(run.code, TW_EXIT_DONE);
+    cr_expect_eq(fake.asked, 0);
+    expect_all_in_order(&run);
+    clear(&run);
+}
+
 Test(replay_send, what_a_busy_server_refuses_is_sent_again_before_what_depends_on_it, .timeout = 60)
 {
+    fake.floods = true;
     fake.busy_every = 7;
 
     struct run run = sent(NULL, POSITIONS, true);
@@ -271,6 +324,7 @@ Test(replay_send, what_a_busy_server_refuses_is_sent_again_before_what_depends_o
 
 Test(replay_send, after_a_break_what_was_not_answered_is_sent_again_with_the_same_ids, .timeout = 60)
 {
+    fake.floods = true;
     fake.break_at = POSITIONS / 2;
 
     struct run run = sent(NULL, POSITIONS, true);
@@ -284,6 +338,7 @@ Test(replay_send, after_a_break_what_was_not_answered_is_sent_again_with_the_sam
 
 Test(replay_send, a_final_refusal_is_counted_kept_and_does_not_stop_the_rest, .timeout = 60)
 {
+    fake.floods = true;
     fake.refuse_line = 5;
 
     struct run run = sent(NULL, POSITIONS, true);
@@ -298,6 +353,7 @@ Test(replay_send, a_final_refusal_is_counted_kept_and_does_not_stop_the_rest, .t
 
 Test(replay_send, an_answer_that_forgets_a_follower_is_seen, .timeout = 60)
 {
+    fake.floods = true;
     fake.short_line = 9;
 
     struct run run = sent(NULL, POSITIONS, true);
@@ -309,6 +365,7 @@ Test(replay_send, an_answer_that_forgets_a_follower_is_seen, .timeout = 60)
 
 Test(replay_send, no_more_than_1024_events_are_out_at_once, .timeout = 60)
 {
+    fake.floods = true;
     fake.holds = true;
 
     struct run run = sent(NULL, POSITIONS_MAX, false);
@@ -321,6 +378,7 @@ Test(replay_send, no_more_than_1024_events_are_out_at_once, .timeout = 60)
 
 Test(replay_send, events_wait_until_they_are_due, .timeout = 60)
 {
+    fake.floods = true;
     static int64_t due_ns[2 * POSITIONS];
     for (uint32_t i = POSITIONS; i < 2 * POSITIONS; i++)
         due_ns[i] = 300 * TW_NS_PER_MS;
