@@ -107,8 +107,10 @@ void tw_health_check_on_request(struct tw_call *call, const ProtobufCMessage *re
     serving_status status = status_now(name);
     if (status == STATUS(SERVICE_UNKNOWN)) {
         struct tw_refusal refusal;
-        tw_refuse(&refusal, REASON(NOT_FOUND), "service", "\"%.64s\" is not a name this server "
-                  "has; \"\", \"liveness\" and \"readiness\" are", name);
+        tw_refuse(&refusal, REASON(NOT_FOUND), "service",
+                  "\"%.64s\" is not a name this server "
+                  "has; \"\", \"liveness\" and \"readiness\" are",
+                  name);
         tw_call_refuse(call, &refusal);
         return;
     }

@@ -1,9 +1,9 @@
 /* health.h - grpc.health.v1: what is serving, asked once (Check) or watched (Watch).
  *
  * Names are "" (the whole server), "liveness", "readiness" and each service; who sets them decides
- * which there are. A watcher gets the status now and at each change; while one write is out only the
- * latest status waits for it. A name nobody has set is NOT_FOUND in Check and SERVICE_UNKNOWN in
- * Watch, which stays open until it is set.
+ * which there are. A watcher gets the status now and at each change; while one write is out only
+ * the latest status waits for it. A name nobody has set is NOT_FOUND in Check and SERVICE_UNKNOWN
+ * in Watch, which stays open until it is set.
  *
  * One table per process. */
 #ifndef TW_RPC_HEALTH_H
@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-#define TW_HEALTH_NAMES_MAX 32u
+#define TW_HEALTH_NAMES_MAX  32u
 #define TW_HEALTH_NAME_BYTES 201u
 
 /* Sets a status; a new name is added. After tw_health_drain() everything stays NOT_SERVING.

@@ -28,7 +28,8 @@ void tw_reflection_methods_set(const struct tw_wire_method *methods)
 
 /* ---- Where a symbol is declared. ---- */
 
-/* What follows name in a dotted path: "" when the path is the name, NULL when it begins otherwise. */
+/* What follows name in a dotted path: "" when the path is the name, NULL when it begins otherwise.
+ */
 static const char *path_after(const char *path, const char *name)
 {
     size_t length = strlen(name);
@@ -191,7 +192,8 @@ static void answer_files(struct answer *answer, const struct tw_descriptor_file 
         answer->file_bytes[at].data = (uint8_t *)(uintptr_t)found[at]->bytes; /* only read */
         answer->file_bytes[at].len = found[at]->size_bytes;
         for (size_t i = 0; i < parsed->n_dependency; i++) {
-            const struct tw_descriptor_file *import = tw_descriptor_file_find(parsed->dependency[i]);
+            const struct tw_descriptor_file *import =
+                tw_descriptor_file_find(parsed->dependency[i]);
             size_t known = 0;
             while (known < n_found && found[known] != import)
                 known++;
@@ -279,7 +281,8 @@ static void answer_fill(struct answer *answer,
         answer_services(answer);
         break;
     default:
-        answer_error(answer, CODE_INVALID_ARGUMENT, "nothing was asked", "message_request is unset");
+        answer_error(answer, CODE_INVALID_ARGUMENT, "nothing was asked",
+                     "message_request is unset");
     }
 }
 
@@ -305,8 +308,8 @@ void tw_reflection_on_request(struct tw_call *call, const ProtobufCMessage *requ
                               const struct tw_refusal *invalid)
 {
     (void)invalid;
-    bool is_alpha = request->descriptor ==
-                    &grpc__reflection__v1alpha__server_reflection_request__descriptor;
+    bool is_alpha =
+        request->descriptor == &grpc__reflection__v1alpha__server_reflection_request__descriptor;
     struct tw_arena *arena = tw_call_arena(call);
     ProtobufCMessage *asked =
         reread(request, &grpc__reflection__v1__server_reflection_request__descriptor, arena);
@@ -314,10 +317,11 @@ void tw_reflection_on_request(struct tw_call *call, const ProtobufCMessage *requ
     struct answer *answer = tw_arena_zero(arena, sizeof *answer);
     if (asked != NULL && answer != NULL) {
         answer_fill(answer, (Grpc__Reflection__V1__ServerReflectionRequest *)asked);
-        response = reread(&answer->response.base,
-                          is_alpha ? &grpc__reflection__v1alpha__server_reflection_response__descriptor
-                                   : &grpc__reflection__v1__server_reflection_response__descriptor,
-                          arena);
+        response =
+            reread(&answer->response.base,
+                   is_alpha ? &grpc__reflection__v1alpha__server_reflection_response__descriptor
+                            : &grpc__reflection__v1__server_reflection_response__descriptor,
+                   arena);
     }
     if (response == NULL) {
         struct tw_refusal refusal;

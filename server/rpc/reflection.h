@@ -1,8 +1,8 @@
 /* reflection.h - grpc.reflection.v1 and v1alpha: what this server speaks, for tools without files.
  *
- * Both versions have the same messages, so there is one handler. Every request gets one response, in
- * order; what cannot be found is an error_response inside a stream that goes on. A file comes with
- * everything it imports, the file itself first. */
+ * Both versions have the same messages, so there is one handler. Every request gets one response,
+ * in order; what cannot be found is an error_response inside a stream that goes on. A file comes
+ * with everything it imports, the file itself first. */
 #ifndef TW_RPC_REFLECTION_H
 #define TW_RPC_REFLECTION_H
 

@@ -1,8 +1,8 @@
 /* fuzz_wire_decode.c
  * Targets:  tw_message_decode, of every request type there is (chosen by the first byte)
- * Property: what was accepted, packed and decoded again, gives the same bytes again; what was refused
- *           for its text is accepted once the decoder has emptied it; memory stays within the cap;
- *           a refusal is text itself and names a reason of the decoder. */
+ * Property: what was accepted, packed and decoded again, gives the same bytes again; what was
+ * refused for its text is accepted once the decoder has emptied it; memory stays within the cap; a
+ * refusal is text itself and names a reason of the decoder. */
 #include <tradewake/base/arena.h>
 #include <tradewake/wire/descriptors.h>
 #include <tradewake/wire/message.h>

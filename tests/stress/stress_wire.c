@@ -1,7 +1,7 @@
 /* stress_wire.c
  * Promise: whatever posts, timers, deadlines, cancels and a stop do to each other, every call that
- *          reached its method is finished exactly once, no post is lost, no timer is early, and what
- *          was written before a post is seen by the on_post() that follows it.
+ *          reached its method is finished exactly once, no post is lost, no timer is early, and
+ * what was written before a post is seen by the on_post() that follows it.
  *
  * The carrier is grpc.health.v1: Check's name says what the handler does, Watch is written to by
  * posts of a ticking thread. */
@@ -19,13 +19,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CALLERS = 4, WATCHERS = 2, POSTERS = 3, CALLS_PER_CALLER = 1500, POSTS_MANY = 20, ROUNDS = 3 };
+enum {
+    CALLERS = 4,
+    WATCHERS = 2,
+    POSTERS = 3,
+    CALLS_PER_CALLER = 1500,
+    POSTS_MANY = 20,
+    ROUNDS = 3
+};
 enum { WORKS_MAX = 4096 };
 
 #define CHECK "/grpc.health.v1.Health/Check"
 #define WATCH "/grpc.health.v1.Health/Watch"
 
-static atomic_int requests, finished, answered, timed_out, unreachable, broken, early_timers, unseen;
+static atomic_int requests, finished, answered, timed_out, unreachable, broken, early_timers,
+    unseen;
 static atomic_bool is_over;
 
 static void fail(const char *what)
@@ -228,9 +236,15 @@ static void *ticker_main(void *arg)
 }
 
 static const struct tw_wire_method methods[] = {
-    {.path = CHECK, .on_request = check_on_request, .on_post = check_on_post,
-     .on_timer = check_on_timer, .on_finished = check_on_finished},
-    {.path = WATCH, .watches = true, .on_request = watch_on_request, .on_post = watch_on_post,
+    {.path = CHECK,
+     .on_request = check_on_request,
+     .on_post = check_on_post,
+     .on_timer = check_on_timer,
+     .on_finished = check_on_finished},
+    {.path = WATCH,
+     .watches = true,
+     .on_request = watch_on_request,
+     .on_post = watch_on_post,
      .on_finished = watch_on_finished},
     {.path = NULL},
 };
@@ -276,9 +290,9 @@ static void *caller_main(void *arg)
         bool is_short = rand_r(&caller->seed) % 4 == 0;
         int64_t ms = is_short ? 1 + rand_r(&caller->seed) % 3 : 20000;
         ProtobufCMessage *response;
-        tw_status status = tw_wire_client_call(client, CHECK, &request.base,
-                                               tw_mono_ns() + ms * TW_NS_PER_MS, &arena, &response,
-                                               &ending, &error);
+        tw_status status =
+            tw_wire_client_call(client, CHECK, &request.base, tw_mono_ns() + ms * TW_NS_PER_MS,
+                                &arena, &response, &ending, &error);
         tally(status, is_short, &error);
         tw_arena_reset(&arena);
     }
@@ -329,7 +343,8 @@ static void round_run(int round)
     struct caller callers[CALLERS + WATCHERS];
     bool stops_early = round > 0; /* from the second round on, while calls are in the air */
     for (int i = 0; i < CALLERS + WATCHERS; i++) {
-        callers[i] = (struct caller){.address = address, .seed = (unsigned)(round * 100 + i),
+        callers[i] = (struct caller){.address = address,
+                                     .seed = (unsigned)(round * 100 + i),
                                      .calls = CALLS_PER_CALLER / (stops_early ? 4 : 1)};
         if (pthread_create(&callers[i].thread, NULL, i < CALLERS ? caller_main : watcher_main,
                            &callers[i]) != 0)

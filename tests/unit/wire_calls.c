@@ -146,30 +146,69 @@ struct bad_call {
 #define TEXT(literal) .messages = {literal}, .sizes = {sizeof(literal) - 1}, .n_messages = 1
 
 static const struct bad_call bad_calls[] = {
-    {"unknown method", {.path = "/tradewake.v1.EventService/Nothing", TEXT("x")},
-     GRPC_STATUS_UNIMPLEMENTED, REASON(UNIMPLEMENTED), ""},
-    {"unknown service", {.path = "/a.B/C", TEXT("x")}, GRPC_STATUS_UNIMPLEMENTED,
-     REASON(UNIMPLEMENTED), ""},
-    {"a path that is none", {.path = "nothing", TEXT("x")}, GRPC_STATUS_UNIMPLEMENTED,
-     REASON(UNIMPLEMENTED), ""},
-    {"garbage bytes", {.path = SUBMIT_EVENT, TEXT("\xff\xff\xff\xff\xff")},
-     GRPC_STATUS_INVALID_ARGUMENT, REASON(UNDECODABLE), ""},
-    {"a length beyond the end", {.path = SUBMIT_EVENT, TEXT("\x0a\x7fxx")},
-     GRPC_STATUS_INVALID_ARGUMENT, REASON(UNDECODABLE), ""},
-    {"a group", {.path = SUBMIT_EVENT, TEXT("\x0b\x0c")}, GRPC_STATUS_INVALID_ARGUMENT,
-     REASON(UNDECODABLE), ""},
-    {"NUL in the id", {.path = SUBMIT_EVENT, TEXT("\x0a\x05\x0a\x03" "a\0b")},
-     GRPC_STATUS_INVALID_ARGUMENT, REASON(INVALID_FIELD), "event.event_id"},
+    {"unknown method",
+     {.path = "/tradewake.v1.EventService/Nothing", TEXT("x")},
+     GRPC_STATUS_UNIMPLEMENTED,
+     REASON(UNIMPLEMENTED),
+     ""},
+    {"unknown service",
+     {.path = "/a.B/C", TEXT("x")},
+     GRPC_STATUS_UNIMPLEMENTED,
+     REASON(UNIMPLEMENTED),
+     ""},
+    {"a path that is none",
+     {.path = "nothing", TEXT("x")},
+     GRPC_STATUS_UNIMPLEMENTED,
+     REASON(UNIMPLEMENTED),
+     ""},
+    {"garbage bytes",
+     {.path = SUBMIT_EVENT, TEXT("\xff\xff\xff\xff\xff")},
+     GRPC_STATUS_INVALID_ARGUMENT,
+     REASON(UNDECODABLE),
+     ""},
+    {"a length beyond the end",
+     {.path = SUBMIT_EVENT, TEXT("\x0a\x7fxx")},
+     GRPC_STATUS_INVALID_ARGUMENT,
+     REASON(UNDECODABLE),
+     ""},
+    {"a group",
+     {.path = SUBMIT_EVENT, TEXT("\x0b\x0c")},
+     GRPC_STATUS_INVALID_ARGUMENT,
+     REASON(UNDECODABLE),
+     ""},
+    {"NUL in the id",
+     {.path = SUBMIT_EVENT,
+      TEXT("\x0a\x05\x0a\x03"
+           "a\0b")},
+     GRPC_STATUS_INVALID_ARGUMENT,
+     REASON(INVALID_FIELD),
+     "event.event_id"},
     {"control character in the symbol",
-     {.path = SUBMIT_EVENT, TEXT("\x0a\x0a\x0a\x01" "e\x52\x05\x12\x03" "E\x01U")},
-     GRPC_STATUS_INVALID_ARGUMENT, REASON(INVALID_FIELD), "event.open.symbol"},
+     {.path = SUBMIT_EVENT,
+      TEXT("\x0a\x0a\x0a\x01"
+           "e\x52\x05\x12\x03"
+           "E\x01U")},
+     GRPC_STATUS_INVALID_ARGUMENT,
+     REASON(INVALID_FIELD),
+     "event.open.symbol"},
     {"invalid UTF-8 in the symbol",
-     {.path = SUBMIT_EVENT, TEXT("\x0a\x0a\x0a\x01" "e\x52\x05\x12\x03" "E\xffU")},
-     GRPC_STATUS_INVALID_ARGUMENT, REASON(INVALID_FIELD), "event.open.symbol"},
-    {"no message at all", {.path = SUBMIT_EVENT, .n_messages = 0}, GRPC_STATUS_UNIMPLEMENTED,
-     REASON(UNIMPLEMENTED), ""},
-    {"no message to a server stream", {.path = WATCH_OWN_TIME, .n_messages = 0},
-     GRPC_STATUS_UNIMPLEMENTED, REASON(UNIMPLEMENTED), ""},
+     {.path = SUBMIT_EVENT,
+      TEXT("\x0a\x0a\x0a\x01"
+           "e\x52\x05\x12\x03"
+           "E\xffU")},
+     GRPC_STATUS_INVALID_ARGUMENT,
+     REASON(INVALID_FIELD),
+     "event.open.symbol"},
+    {"no message at all",
+     {.path = SUBMIT_EVENT, .n_messages = 0},
+     GRPC_STATUS_UNIMPLEMENTED,
+     REASON(UNIMPLEMENTED),
+     ""},
+    {"no message to a server stream",
+     {.path = WATCH_OWN_TIME, .n_messages = 0},
+     GRPC_STATUS_UNIMPLEMENTED,
+     REASON(UNIMPLEMENTED),
+     ""},
 };
 
 Test(wire_calls, bad_calls_are_refused_by_name_and_never_reach_the_method, .timeout = 60)
@@ -191,8 +230,8 @@ Test(wire_calls, bad_calls_are_refused_by_name_and_never_reach_the_method, .time
                          answer.refusal.field);
         cr_expect_eq(answer.n_messages, 0, "%s: was answered", bad->name);
         cr_expect_eq(strncmp(answer.message, tw_refusal_name(bad->reason),
-                             strlen(tw_refusal_name(bad->reason))), 0, "%s: message %s",
-                     bad->name, answer.message);
+                             strlen(tw_refusal_name(bad->reason))),
+                     0, "%s: message %s", bad->name, answer.message);
     }
     cr_expect_eq(atomic_load(&seen.requests), 0);
     pair_stop(&pair);
@@ -203,8 +242,10 @@ Test(wire_calls, two_messages_to_a_unary_method_are_refused, .timeout = 20)
     struct pair pair;
     pair_start(&pair, NULL);
     static const char never[] = "\x0a\x07\x0a\x05never"; /* so that the answer is not first */
-    struct raw_call call = {.path = SUBMIT_EVENT, .messages = {never, never},
-                            .sizes = {sizeof never - 1, sizeof never - 1}, .n_messages = 2};
+    struct raw_call call = {.path = SUBMIT_EVENT,
+                            .messages = {never, never},
+                            .sizes = {sizeof never - 1, sizeof never - 1},
+                            .n_messages = 2};
     struct raw_answer answer;
 
     raw_run(pair.address, &call, &answer);
@@ -219,7 +260,9 @@ Test(wire_calls, a_message_is_served_before_its_half_close, .timeout = 20)
 {
     struct pair pair;
     pair_start(&pair, NULL);
-    struct raw_call call = {.path = SUBMIT_EVENT, TEXT("\x0a\x06\x0a\x04" "echo"),
+    struct raw_call call = {.path = SUBMIT_EVENT,
+                            TEXT("\x0a\x06\x0a\x04"
+                                 "echo"),
                             .leaves_open = true};
     struct raw_answer answer;
 
@@ -230,7 +273,8 @@ Test(wire_calls, a_message_is_served_before_its_half_close, .timeout = 20)
     pair_stop(&pair);
 }
 
-Test(wire_calls, a_call_that_is_cancelled_before_its_message_never_reaches_the_method, .timeout = 20)
+Test(wire_calls, a_call_that_is_cancelled_before_its_message_never_reaches_the_method,
+     .timeout = 20)
 {
     struct pair pair;
     pair_start(&pair, NULL);
@@ -252,8 +296,8 @@ static void oversize(struct pair *pair, size_t size, struct raw_answer *ret)
 {
     char *bytes = calloc(1, size);
     memcpy(bytes, "\x0a\x04\x0a\x02ok", 6);
-    struct raw_call call = {.path = SUBMIT_EVENT, .messages = {bytes}, .sizes = {size},
-                            .n_messages = 1};
+    struct raw_call call = {
+        .path = SUBMIT_EVENT, .messages = {bytes}, .sizes = {size}, .n_messages = 1};
     raw_run(pair->address, &call, ret);
     free(bytes);
 }
@@ -282,8 +326,8 @@ Test(wire_calls, compressed_messages_are_refused_on_their_headers, .timeout = 20
     pair_start(&pair, NULL);
     static char packed[4096] = "\x0a\xfd\x1f\x0a\xfa\x1f";
     memset(packed + 6, 'e', 4090);
-    struct raw_call call = {.path = SUBMIT_EVENT, .messages = {packed}, .sizes = {sizeof packed},
-                            .n_messages = 1};
+    struct raw_call call = {
+        .path = SUBMIT_EVENT, .messages = {packed}, .sizes = {sizeof packed}, .n_messages = 1};
     struct raw_answer answer;
 
     raw_run(pair.address, &call, &answer);
@@ -301,14 +345,17 @@ Test(wire_calls, the_request_id_comes_back_with_answers_and_refusals, .timeout =
     struct pair pair;
     pair_start(&pair, NULL);
     struct raw_answer answer;
-    struct raw_call call = {.path = SUBMIT_EVENT, TEXT("\x0a\x08\x0a\x06" "header"),
+    struct raw_call call = {.path = SUBMIT_EVENT,
+                            TEXT("\x0a\x08\x0a\x06"
+                                 "header"),
                             .request_id = "req-42"};
 
     raw_run(pair.address, &call, &answer);
     cr_expect_eq(answer.code, GRPC_STATUS_OK);
     cr_expect_str_eq(answer.request_id, "req-42");
 
-    call.messages[0] = "\x0a\x0a\x0a\x08" "overload";
+    call.messages[0] = "\x0a\x0a\x0a\x08"
+                       "overload";
     call.sizes[0] = 12;
     raw_run(pair.address, &call, &answer);
     cr_expect_eq(answer.refusal.reason, REASON(OVERLOADED));
@@ -335,7 +382,9 @@ Test(wire_calls, authorize_decides_on_the_headers_alone, .timeout = 20)
     char wanted[] = "mine";
     pair_start(&pair, &(struct tw_wire_options){.authorize = only_with_id, .context = wanted});
     struct raw_answer answer;
-    struct raw_call call = {.path = SUBMIT_EVENT, TEXT("\x0a\x06\x0a\x04" "echo")};
+    struct raw_call call = {.path = SUBMIT_EVENT,
+                            TEXT("\x0a\x06\x0a\x04"
+                                 "echo")};
 
     raw_run(pair.address, &call, &answer);
     cr_expect_eq(answer.code, GRPC_STATUS_UNAUTHENTICATED);
@@ -426,7 +475,8 @@ Test(wire_calls, a_unix_socket_is_private_and_never_stolen, .timeout = 20)
     cr_expect_eq(stat(listen + 5, &stat_of), 0);
     cr_expect_eq(stat_of.st_mode & 0777, 0600);
     cr_expect_eq(tw_wire_server_start(&(struct tw_wire_options){.listen = listen}, test_methods,
-                                      &second, &error), TW_IO);
+                                      &second, &error),
+                 TW_IO);
     tw_wire_client_close(pair.client);
     cr_assert_eq(tw_wire_client_open(listen, &pair.client, &error), TW_OK);
     Tradewake__V1__SubmitEventResponse *response = NULL;

@@ -9,10 +9,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#define SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
-#define NOT_SERVING GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
+#define SERVING         GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+#define NOT_SERVING     GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING
 #define SERVICE_UNKNOWN GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN
-#define REFUSED (-1)
+#define REFUSED         (-1)
 
 static const struct tw_wire_method methods[] = {TW_HEALTH_METHODS, {.path = NULL}};
 static struct pair pair;
@@ -39,9 +39,11 @@ static int check(const char *name, struct tw_wire_answer *ret_answer)
     request.service = (char *)(uintptr_t)name;
     ProtobufCMessage *response = NULL;
     struct tw_error error = {0};
-    tw_status status = tw_wire_client_call(pair.client, "/grpc.health.v1.Health/Check", &request.base,
-                                           in_ms(5000), &pair.arena, &response, ret_answer, &error);
-    return status == TW_OK ? (int)((Grpc__Health__V1__HealthCheckResponse *)response)->status : REFUSED;
+    tw_status status =
+        tw_wire_client_call(pair.client, "/grpc.health.v1.Health/Check", &request.base, in_ms(5000),
+                            &pair.arena, &response, ret_answer, &error);
+    return status == TW_OK ? (int)((Grpc__Health__V1__HealthCheckResponse *)response)->status
+                           : REFUSED;
 }
 
 static struct tw_wire_stream *watch(const char *name)
@@ -52,7 +54,8 @@ static struct tw_wire_stream *watch(const char *name)
     struct tw_wire_stream *stream = NULL;
     struct tw_error error = {0};
     cr_assert_eq(tw_wire_stream_open(pair.client, "/grpc.health.v1.Health/Watch", &request.base,
-                                     INT64_MAX, &stream, &error), TW_OK);
+                                     INT64_MAX, &stream, &error),
+                 TW_OK);
     return stream;
 }
 
@@ -64,7 +67,8 @@ static int next(struct tw_wire_stream *stream)
     struct tw_error error = {0};
     tw_status status =
         tw_wire_stream_read(stream, in_ms(5000), &pair.arena, &message, &answer, &error);
-    return status == TW_OK ? (int)((Grpc__Health__V1__HealthCheckResponse *)message)->status : REFUSED;
+    return status == TW_OK ? (int)((Grpc__Health__V1__HealthCheckResponse *)message)->status
+                           : REFUSED;
 }
 
 Test(wire_health, check_knows_what_was_set_and_refuses_the_rest)

@@ -26,7 +26,10 @@ struct text_case {
     enum text_fault fault;
 };
 
-#define ROW(name, literal, at, fault) {name, literal, sizeof(literal) - 1, at, TEXT_##fault}
+#define ROW(name, literal, at, fault)                                                              \
+    {                                                                                              \
+        name, literal, sizeof(literal) - 1, at, TEXT_##fault                                       \
+    }
 
 static const struct text_case text_cases[] = {
     ROW("empty", "", 0, FINE),
@@ -66,9 +69,14 @@ Test(wire_messages, text_is_utf8_without_control_characters)
 Test(wire_messages, cleaning_leaves_text)
 {
     static const char *const rows[][2] = {
-        {"fine \xc3\xa4", "fine \xc3\xa4"}, {"a\x01" "b\nc", "a?b?c"},
-        {"cut \xe2\x82", "cut "},           {"bad \xff end", "bad ? end"},
-        {"\xc0\xaf", "??"},                 {"", ""},
+        {"fine \xc3\xa4", "fine \xc3\xa4"},
+        {"a\x01"
+         "b\nc",
+         "a?b?c"},
+        {"cut \xe2\x82", "cut "},
+        {"bad \xff end", "bad ? end"},
+        {"\xc0\xaf", "??"},
+        {"", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[32];
@@ -115,7 +123,7 @@ static void expect_field(const ProtobufCMessage *message, const char *field)
     cr_expect_not_null(decoded, "%s", field);
 }
 
-#define BAD ((char[]){"E\x01U"})
+#define BAD  ((char[]){"E\x01U"})
 #define GOOD ((char[]){"good"})
 
 Test(wire_decode, the_path_names_fields_of_messages_oneofs_lists_and_maps)
@@ -197,8 +205,8 @@ Test(wire_decode, fields_the_type_does_not_know_are_dropped)
     ProtobufCMessage *decoded = NULL;
     struct tw_refusal refusal = {0};
 
-    cr_assert(tw_message_decode(&tradewake__v1__trade_event__descriptor, bytes, sizeof bytes, &arena,
-                                &decoded, &refusal));
+    cr_assert(tw_message_decode(&tradewake__v1__trade_event__descriptor, bytes, sizeof bytes,
+                                &arena, &decoded, &refusal));
 
     cr_expect_eq(decoded->n_unknown_fields, 0);
     cr_expect_eq(protobuf_c_message_get_packed_size(decoded), 3);
@@ -214,7 +222,8 @@ static void expect_cheap(const char *name, const ProtobufCMessageDescriptor *typ
     tw_arena_reset(&arena);
     bool is_fine = tw_message_decode(type, bytes, size, &arena, &decoded, &refusal);
     cr_expect_not(is_fine, "%s was taken", name);
-    cr_expect_eq(refusal.reason, REASON(TOO_LARGE), "%s: %s", name, tw_refusal_name(refusal.reason));
+    cr_expect_eq(refusal.reason, REASON(TOO_LARGE), "%s: %s", name,
+                 tw_refusal_name(refusal.reason));
     cr_expect_leq(arena.used_bytes, tw_message_decode_bytes_max(size) + 4096, "%s used %zu bytes",
                   name, arena.used_bytes);
 }
@@ -373,9 +382,17 @@ Test(wire_messages, details_that_are_not_ours_are_none)
 Test(wire_messages, what_another_server_sends_is_made_sane)
 {
     static const uint8_t bytes[] = /* found by fuzz_wire_details; a delay of -1 ns, controls */
-        "\x08\x09\x12\x02" "a\x01" "\x1a\x3c\x0a\x28" "type.googleapis.com/google.rpc.ErrorInfo"
-        "\x12\x10" "\x0a\x03" "NEW" "\x12\x09" "tradewake"
-        "\x1a\x39\x0a\x28" "type.googleapis.com/google.rpc.RetryInfo"
+        "\x08\x09\x12\x02"
+        "a\x01"
+        "\x1a\x3c\x0a\x28"
+        "type.googleapis.com/google.rpc.ErrorInfo"
+        "\x12\x10"
+        "\x0a\x03"
+        "NEW"
+        "\x12\x09"
+        "tradewake"
+        "\x1a\x39\x0a\x28"
+        "type.googleapis.com/google.rpc.RetryInfo"
         "\x12\x0d\x0a\x0b\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
     struct tw_refusal refusal = {0};
 

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define V1 "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+#define V1      "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 #define V1ALPHA "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 typedef Grpc__Reflection__V1__ServerReflectionRequest request_v1;
 typedef Grpc__Reflection__V1__ServerReflectionResponse response_v1;
 
-static const struct tw_wire_method methods[] = {TW_HEALTH_METHODS, TW_REFLECTION_METHODS,
-                                                {.path = NULL}};
+static const struct tw_wire_method methods[] = {
+    TW_HEALTH_METHODS, TW_REFLECTION_METHODS, {.path = NULL}};
 static struct pair pair;
 static struct tw_wire_stream *stream;
 static char host[] = "h";
@@ -109,8 +109,9 @@ Test(wire_reflection, services_that_are_served_are_listed_each_once)
     ask_only(&request);
     const response_v1 *response = answer();
 
-    cr_assert_eq(response->message_response_case,
-                 GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE);
+    cr_assert_eq(
+        response->message_response_case,
+        GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE);
     const Grpc__Reflection__V1__ListServiceResponse *list = response->list_services_response;
     cr_assert_eq(list->n_service, 3);
     cr_expect_str_eq(list->service[0]->name, "grpc.health.v1.Health");
@@ -144,17 +145,25 @@ Test(wire_reflection, symbols_of_every_kind_lead_to_their_file)
 }
 
 static const char *const unknown_symbols[] = {
-    "", "tradewake.v1", "tradewake.v1.", "tradewake.v1.Nothing", "tradewake.v1.TradeEvent.nothing",
-    "tradewake.v1.Side.SIDE_BUY", "TradeEvent", ".tradewake.v1.TradeEvent", "tradewake.v1.TradeEventX",
+    "",
+    "tradewake.v1",
+    "tradewake.v1.",
+    "tradewake.v1.Nothing",
+    "tradewake.v1.TradeEvent.nothing",
+    "tradewake.v1.Side.SIDE_BUY",
+    "TradeEvent",
+    ".tradewake.v1.TradeEvent",
+    "tradewake.v1.TradeEventX",
 };
 
 Test(wire_reflection, an_unknown_symbol_is_an_error_inside_a_stream_that_goes_on)
 {
     for (size_t i = 0; i < sizeof unknown_symbols / sizeof unknown_symbols[0]; i++) {
         const response_v1 *response = ask_symbol(unknown_symbols[i]);
-        cr_assert_eq(response->message_response_case,
-                     GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE,
-                     "\"%s\"", unknown_symbols[i]);
+        cr_assert_eq(
+            response->message_response_case,
+            GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE,
+            "\"%s\"", unknown_symbols[i]);
         cr_expect_eq(response->error_response->error_code, 5);
     }
     request_v1 request;
@@ -170,7 +179,8 @@ Test(wire_reflection, a_file_comes_first_and_brings_everything_it_imports)
         const struct tw_descriptor_file *file = tw_descriptor_file_at(i);
         const response_v1 *response = ask_file(file->name);
         cr_assert(is_file(response, file->name), "%s", file->name);
-        const Grpc__Reflection__V1__FileDescriptorResponse *files = response->file_descriptor_response;
+        const Grpc__Reflection__V1__FileDescriptorResponse *files =
+            response->file_descriptor_response;
         for (size_t k = 0; k < file->parsed->n_dependency; k++) {
             const struct tw_descriptor_file *import =
                 tw_descriptor_file_find(file->parsed->dependency[k]);
@@ -193,8 +203,9 @@ Test(wire_reflection, extensions_are_none_of_a_known_type_and_unknown_else)
     request.all_extension_numbers_of_type = (char[]){"tradewake.v1.TradeEvent"};
     ask_only(&request);
     const response_v1 *response = answer();
-    cr_expect_eq(response->message_response_case,
-                 GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ALL_EXTENSION_NUMBERS_RESPONSE);
+    cr_expect_eq(
+        response->message_response_case,
+        GRPC__REFLECTION__V1__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ALL_EXTENSION_NUMBERS_RESPONSE);
     cr_expect_str_eq(response->all_extension_numbers_response->base_type_name,
                      "tradewake.v1.TradeEvent");
 

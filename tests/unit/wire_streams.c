@@ -54,7 +54,8 @@ static tw_status read_end(struct pair *pair, struct tw_wire_stream *stream,
     tw_status status;
     do {
         tw_arena_reset(&pair->arena);
-        status = tw_wire_stream_read(stream, in_ms(5000), &pair->arena, &message, ret_answer, &error);
+        status =
+            tw_wire_stream_read(stream, in_ms(5000), &pair->arena, &message, ret_answer, &error);
     } while (status == TW_OK);
     return status;
 }
@@ -103,8 +104,10 @@ Test(wire_streams, garbage_and_too_large_messages_are_refused_in_their_answers, 
     Tradewake__V1__StreamEventsRequest request;
     tradewake__v1__stream_events_request__init(&request);
     static uint8_t bytes[65 * 1024];
-    ProtobufCMessageUnknownField field = {.tag = 1, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
-                                          .len = 3, .data = (uint8_t[]){2, 0xff, 0xff}};
+    ProtobufCMessageUnknownField field = {.tag = 1,
+                                          .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+                                          .len = 3,
+                                          .data = (uint8_t[]){2, 0xff, 0xff}};
     request.base.unknown_fields = &field;
     request.base.n_unknown_fields = 1;
     struct tw_error error = {0};
@@ -210,8 +213,9 @@ static struct tw_wire_stream *watch_open(struct pair *pair, const char *mode, ui
     request.max_batch = count;
     struct tw_wire_stream *stream = NULL;
     struct tw_error error = {0};
-    cr_assert_eq(tw_wire_stream_open(pair->client, WATCH_OWN_TIME, &request.base, INT64_MAX, &stream,
-                                     &error), TW_OK, "%s", error.text);
+    cr_assert_eq(tw_wire_stream_open(pair->client, WATCH_OWN_TIME, &request.base, INT64_MAX,
+                                     &stream, &error),
+                 TW_OK, "%s", error.text);
     return stream;
 }
 
@@ -227,7 +231,8 @@ Test(wire_streams, a_watcher_gets_every_message_in_order_and_then_the_end, .time
 
     for (;;) {
         tw_arena_reset(&pair.arena);
-        if (tw_wire_stream_read(stream, in_ms(5000), &pair.arena, &message, &answer, &error) != TW_OK)
+        if (tw_wire_stream_read(stream, in_ms(5000), &pair.arena, &message, &answer, &error) !=
+            TW_OK)
             break;
         const Tradewake__V1__WatchOwnTimeResponse *response = (const void *)message;
         cr_assert_eq(response->started->last_change_id, 2000 - n_messages);
@@ -298,8 +303,9 @@ Test(wire_streams, one_connection_has_so_many_streams_and_no_more, .timeout = 20
     tw_wire_stream_close(streams[2]); /* makes room */
     cr_assert(await_count(&seen.finished, 1));
     streams[2] = watch_open(&pair, "count", 1);
-    cr_expect_eq(tw_wire_stream_read(streams[2], in_ms(5000), &pair.arena, &message, &answer, &error),
-                 TW_OK, "%s", error.text);
+    cr_expect_eq(
+        tw_wire_stream_read(streams[2], in_ms(5000), &pair.arena, &message, &answer, &error), TW_OK,
+        "%s", error.text);
     for (int i = 0; i < 3; i++)
         tw_wire_stream_close(streams[i]);
     pair_stop(&pair);
@@ -366,12 +372,14 @@ Test(wire_streams, what_the_client_asks_wrongly_is_told_before_anything_is_sent,
 
     cr_expect_eq(tw_wire_stream_open(pair.client, "/a.B/C", NULL, INT64_MAX, &stream, &error),
                  TW_INVALID);
-    cr_expect_eq(tw_wire_stream_open(pair.client, SUBMIT_EVENT, &request.base, INT64_MAX, &stream,
-                                     &error), TW_INVALID);
+    cr_expect_eq(
+        tw_wire_stream_open(pair.client, SUBMIT_EVENT, &request.base, INT64_MAX, &stream, &error),
+        TW_INVALID);
     cr_expect_eq(tw_wire_stream_open(pair.client, WATCH_OWN_TIME, NULL, INT64_MAX, &stream, &error),
                  TW_INVALID);
-    cr_expect_eq(tw_wire_stream_open(pair.client, WATCH_OWN_TIME, &request.base, INT64_MAX, &stream,
-                                     &error), TW_INVALID);
+    cr_expect_eq(
+        tw_wire_stream_open(pair.client, WATCH_OWN_TIME, &request.base, INT64_MAX, &stream, &error),
+        TW_INVALID);
     cr_expect_not_null(strstr(error.text, "WatchOwnTimeRequest"), "%s", error.text);
     pair_stop(&pair);
 }

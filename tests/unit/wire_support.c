@@ -52,8 +52,8 @@ static void answer_id(struct tw_call *call, const char *event_id)
 static void refuse_fully(struct tw_call *call)
 {
     struct tw_refusal refusal;
-    tw_refuse(&refusal, REASON(POSITION_EXISTS), "event.open.position_id", "position \"%s\" is open",
-              "17");
+    tw_refuse(&refusal, REASON(POSITION_EXISTS), "event.open.position_id",
+              "position \"%s\" is open", "17");
     tw_refusal_fact_add(&refusal, "open_since_ms", "%d", 1200);
     refusal.retry_after_ns = 1500 * TW_NS_PER_MS;
     tw_call_refuse(call, &refusal);
@@ -272,20 +272,33 @@ static void refuse_on_request(struct tw_call *call, const ProtobufCMessage *requ
 }
 
 const struct tw_wire_method test_methods[] = {
-    {.path = SUBMIT_EVENT, .request_bytes_max = 64 * 1024, .on_request = submit_on_request,
-     .on_post = submit_on_post, .on_timer = submit_on_timer, .on_finished = count_finished},
-    {.path = STREAM_EVENTS, .request_bytes_max = 64 * 1024, .takes_invalid = true,
-     .on_request = stream_on_request, .on_writable = stream_on_writable,
-     .on_half_close = stream_on_half_close, .on_timer = stream_on_timer,
+    {.path = SUBMIT_EVENT,
+     .request_bytes_max = 64 * 1024,
+     .on_request = submit_on_request,
+     .on_post = submit_on_post,
+     .on_timer = submit_on_timer,
+     .on_finished = count_finished},
+    {.path = STREAM_EVENTS,
+     .request_bytes_max = 64 * 1024,
+     .takes_invalid = true,
+     .on_request = stream_on_request,
+     .on_writable = stream_on_writable,
+     .on_half_close = stream_on_half_close,
+     .on_timer = stream_on_timer,
      .on_finished = count_finished},
     {.path = "/tradewake.v1.EventService/SyncMaster", .on_request = refuse_on_request},
     {.path = "/tradewake.v1.EventService/ExplainEvent", .on_request = refuse_on_request},
     {.path = "/tradewake.v1.EventService/GetEvent", .on_request = refuse_on_request},
     {.path = "/tradewake.v1.EventService/GetMaster", .on_request = refuse_on_request},
     {.path = "/tradewake.v1.EventService/ListMasters", .on_request = refuse_on_request},
-    {.path = WATCH_OWN_TIME, .watches = true, .on_request = watch_on_request,
-     .on_writable = watch_write, .on_timer = watch_on_timer, .on_finished = watch_on_finished},
-    {.path = "/tradewake.v1.MetricsService/WatchOwnTimeSummary", .watches = true,
+    {.path = WATCH_OWN_TIME,
+     .watches = true,
+     .on_request = watch_on_request,
+     .on_writable = watch_write,
+     .on_timer = watch_on_timer,
+     .on_finished = watch_on_finished},
+    {.path = "/tradewake.v1.MetricsService/WatchOwnTimeSummary",
+     .watches = true,
      .on_request = refuse_on_request},
     {.path = "/tradewake.v1.MetricsService/GetOwnTimeSummary", .on_request = refuse_on_request},
     {.path = "/tradewake.v1.MetricsService/GetExecutorStatus", .on_request = refuse_on_request},
@@ -314,7 +327,8 @@ void pair_start_with(struct pair *pair, const struct tw_wire_options *options,
         fprintf(stderr, "server: %s\n", error.text);
         abort();
     }
-    snprintf(pair->address, sizeof pair->address, "127.0.0.1:%d", tw_wire_server_port(pair->server));
+    snprintf(pair->address, sizeof pair->address, "127.0.0.1:%d",
+             tw_wire_server_port(pair->server));
     if (tw_wire_client_open(pair->address, &pair->client, &error) != TW_OK)
         abort();
     tw_arena_init(&pair->arena, 16u * 1024u * 1024u);
@@ -328,7 +342,8 @@ void pair_stop(struct pair *pair)
 }
 
 tw_status submit(struct pair *pair, const char *event_id, const char *symbol, int64_t deadline_ms,
-                 Tradewake__V1__SubmitEventResponse **ret_response, struct tw_wire_answer *ret_answer)
+                 Tradewake__V1__SubmitEventResponse **ret_response,
+                 struct tw_wire_answer *ret_answer)
 {
     Tradewake__V1__OpenPosition open;
     tradewake__v1__open_position__init(&open);
@@ -412,10 +427,10 @@ static void raw_read(struct raw *raw, struct raw_answer *ret)
                          .data.recv_initial_metadata.recv_initial_metadata = &raw->headers},
               1);
     for (;;) {
-        raw_batch(raw,
-                  &(grpc_op){.op = GRPC_OP_RECV_MESSAGE,
-                             .data.recv_message.recv_message = &raw->message},
-                  1);
+        raw_batch(
+            raw,
+            &(grpc_op){.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &raw->message},
+            1);
         if (raw->message == NULL)
             break;
         ret->n_messages++;
@@ -435,10 +450,9 @@ static void raw_read(struct raw *raw, struct raw_answer *ret)
     raw_trailer(raw, "grpc-retry-pushback-ms", ret->pushback_ms, sizeof ret->pushback_ms);
     for (size_t i = 0; i < raw->trailers.count; i++)
         if (grpc_slice_str_cmp(raw->trailers.metadata[i].key, "grpc-status-details-bin") == 0)
-            ret->has_details =
-                wire_details_unpack(GRPC_SLICE_START_PTR(raw->trailers.metadata[i].value),
-                                    GRPC_SLICE_LENGTH(raw->trailers.metadata[i].value),
-                                    &ret->refusal);
+            ret->has_details = wire_details_unpack(
+                GRPC_SLICE_START_PTR(raw->trailers.metadata[i].value),
+                GRPC_SLICE_LENGTH(raw->trailers.metadata[i].value), &ret->refusal);
 }
 
 void raw_run(const char *address, const struct raw_call *call, struct raw_answer *ret)
@@ -456,11 +470,10 @@ void raw_run(const char *address, const struct raw_call *call, struct raw_answer
                       .details = grpc_empty_slice()};
     grpc_metadata_array_init(&raw.headers);
     grpc_metadata_array_init(&raw.trailers);
-    raw.call = grpc_channel_create_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS, raw.queue,
-                                        grpc_slice_from_static_string(call->path), NULL,
-                                        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                                     gpr_time_from_seconds(10, GPR_TIMESPAN)),
-                                        NULL);
+    raw.call = grpc_channel_create_call(
+        channel, NULL, GRPC_PROPAGATE_DEFAULTS, raw.queue,
+        grpc_slice_from_static_string(call->path), NULL,
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(10, GPR_TIMESPAN)), NULL);
     raw_send(&raw, call);
     raw_read(&raw, ret);
 

@@ -17,12 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SUBMIT_EVENT "/tradewake.v1.EventService/SubmitEvent"
-#define STREAM_EVENTS "/tradewake.v1.EventService/StreamEvents"
+#define SUBMIT_EVENT   "/tradewake.v1.EventService/SubmitEvent"
+#define STREAM_EVENTS  "/tradewake.v1.EventService/StreamEvents"
 #define WATCH_OWN_TIME "/tradewake.v1.MetricsService/WatchOwnTime"
-#define REASON(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
+#define REASON(name)   TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
 
-/* What the server saw; the counters are of the whole process. Waits for a value are await_count(). */
+/* What the server saw; the counters are of the whole process. Waits for a value are await_count().
+ */
 struct seen {
     atomic_int requests, finished, cancelled, posts, timers, half_closes, writes, blocked;
     atomic_llong received_mono_ns, deadline_mono_ns, timer_ran_mono_ns, write_started_mono_ns;
@@ -38,9 +39,9 @@ extern struct seen seen;
  *   never    does not answer
  *   huge     answers with 5 MiB
  *   header   answers with the value of the request header "x-test" as event_id
- * StreamEvents echoes ids, shows refusals, and ends after "end"; on "pause" it reads on 30 ms later.
- * WatchOwnTime's filter.master_id: "count" writes max_batch messages of 1000 bytes and ends; "flood"
- * writes without end and evicts once a write is out for 200 ms; "quiet" writes nothing;
+ * StreamEvents echoes ids, shows refusals, and ends after "end"; on "pause" it reads on 30 ms
+ * later. WatchOwnTime's filter.master_id: "count" writes max_batch messages of 1000 bytes and ends;
+ * "flood" writes without end and evicts once a write is out for 200 ms; "quiet" writes nothing;
  * "refuse" refuses at once. */
 extern const struct tw_wire_method test_methods[];
 
@@ -63,7 +64,8 @@ bool await_count(atomic_int *counter, int value);
 
 /* SubmitEvent with this event_id (and a symbol, where not NULL). */
 tw_status submit(struct pair *pair, const char *event_id, const char *symbol, int64_t deadline_ms,
-                 Tradewake__V1__SubmitEventResponse **ret_response, struct tw_wire_answer *ret_answer);
+                 Tradewake__V1__SubmitEventResponse **ret_response,
+                 struct tw_wire_answer *ret_answer);
 
 /* One call on the core's own API. */
 struct raw_call {
@@ -71,9 +73,9 @@ struct raw_call {
     const void *messages[2];
     size_t sizes[2];
     size_t n_messages;
-    bool leaves_open;     /* no half-close */
-    bool cancels;         /* once the messages are out */
-    bool compresses;      /* gzip, by the channel's own choice */
+    bool leaves_open; /* no half-close */
+    bool cancels;     /* once the messages are out */
+    bool compresses;  /* gzip, by the channel's own choice */
     const char *request_id;
 };
 struct raw_answer {

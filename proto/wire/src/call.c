@@ -22,10 +22,10 @@
 #define CALL_ARENA_BYTES_MAX (32u * 1024u * 1024u)
 /* What a struct that waits for its next call may keep. */
 #define CALL_ARENA_KEPT_BYTES_MAX (64u * 1024u)
-#define CALL_HEADERS_BYTES_MAX (32u * 1024u)
-#define REQUEST_ID_CHARS_MAX 128u
+#define CALL_HEADERS_BYTES_MAX    (32u * 1024u)
+#define REQUEST_ID_CHARS_MAX      128u
 
-#define DRAIN_RETRY_NS TW_NS_PER_S
+#define DRAIN_RETRY_NS    TW_NS_PER_S
 #define OVERLOAD_RETRY_NS (100 * TW_NS_PER_MS)
 
 enum { TRAILERS_MAX = 3 };
@@ -166,9 +166,9 @@ static size_t trailers_fill(const struct tw_call *call, const struct ending *end
 {
     size_t count = 0;
     if (GRPC_SLICE_LENGTH(ending->details) > 0)
-        trailers[count++] = (grpc_metadata){
-            .key = grpc_slice_from_static_string("grpc-status-details-bin"),
-            .value = ending->details};
+        trailers[count++] =
+            (grpc_metadata){.key = grpc_slice_from_static_string("grpc-status-details-bin"),
+                            .value = ending->details};
     if (ending->pushback_ms > 0)
         trailers[count++] = (grpc_metadata){
             .key = grpc_slice_from_static_string("grpc-retry-pushback-ms"),
@@ -467,8 +467,7 @@ static bool stream_admit(struct tw_call *call, struct tw_refusal *ret)
     if (call->is_counted)
         return true;
     tw_refuse(ret, REASON(TOO_MANY_STREAMS), NULL,
-              "this connection has %u streams open; close one first",
-              server->streams_per_peer_max);
+              "this connection has %u streams open; close one first", server->streams_per_peer_max);
     tw_refusal_fact_add(ret, "streams_max", "%u", server->streams_per_peer_max);
     return false;
 }

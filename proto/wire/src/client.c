@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEEPALIVE_MS 20000
+#define KEEPALIVE_MS         20000
 #define KEEPALIVE_TIMEOUT_MS 10000
 
 /* A call waits on a queue of its own; making one costs several calls' time, so they are kept. */
@@ -41,7 +41,15 @@ struct ending {
 };
 
 /* The batches of a stream; the address of its entry is the tag. */
-enum batch { BATCH_OPEN, BATCH_HEADERS, BATCH_STATUS, BATCH_READ, BATCH_WRITE, BATCH_CLOSE, BATCHES };
+enum batch {
+    BATCH_OPEN,
+    BATCH_HEADERS,
+    BATCH_STATUS,
+    BATCH_READ,
+    BATCH_WRITE,
+    BATCH_CLOSE,
+    BATCHES
+};
 
 struct tw_wire_stream {
     struct tw_wire_client *client;

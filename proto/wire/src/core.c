@@ -29,8 +29,8 @@ static void quiet_keep(const char *message)
     snprintf(quiet_reason, sizeof quiet_reason, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* A peer can make the core write a line per call; so many a second are enough. False = leave it out.
- * Races between threads cost a line or two. */
+/* A peer can make the core write a line per call; so many a second are enough. False = leave it
+ * out. Races between threads cost a line or two. */
 static bool log_admit(void)
 {
     static atomic_llong second;
@@ -53,7 +53,7 @@ static void log_line(gpr_log_func_args *args)
     }
     if (!log_admit())
         return;
-    enum tw_log_level level = args->severity == GPR_LOG_SEVERITY_ERROR ? TW_LOG_WARN
+    enum tw_log_level level = args->severity == GPR_LOG_SEVERITY_ERROR  ? TW_LOG_WARN
                               : args->severity == GPR_LOG_SEVERITY_INFO ? TW_LOG_INFO
                                                                         : TW_LOG_DEBUG;
     const char *slash = strrchr(args->file, '/');

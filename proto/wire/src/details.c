@@ -15,13 +15,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DOMAIN "tradewake"
+#define DOMAIN      "tradewake"
 #define TYPE_PREFIX "type.googleapis.com/"
 
 enum { DETAILS_MAX = 3, RETRY_SECONDS_MAX = 86400 };
 
-/* The words travel twice (message and BadRequest), the field too; 512 bytes cover tags, lengths, type
- * names and the reason. */
+/* The words travel twice (message and BadRequest), the field too; 512 bytes cover tags, lengths,
+ * type names and the reason. */
 static_assert(2 * WIRE_MESSAGE_BYTES + TW_REFUSAL_FIELD_BYTES + TW_REFUSAL_TEXT_BYTES +
                       TW_REFUSAL_FACTS_MAX * sizeof(struct tw_refusal_fact) + 512 <=
                   TW_ERROR_DETAILS_BYTES_MAX,

@@ -73,7 +73,8 @@ ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, const uint
                               bool *ret_is_too_large)
 {
     struct heap heap = {.arena = arena, .left_bytes = size_max};
-    ProtobufCAllocator allocator = {.alloc = heap_alloc, .free = heap_free, .allocator_data = &heap};
+    ProtobufCAllocator allocator = {
+        .alloc = heap_alloc, .free = heap_free, .allocator_data = &heap};
     ProtobufCMessage *message = protobuf_c_message_unpack(type, &allocator, size, bytes);
     *ret_is_too_large = message == NULL && heap.is_exhausted;
     return message;
@@ -112,7 +113,8 @@ static void path_add(struct path *path, const char *format, ...)
         path->used = sizeof path->text - 1;
 }
 
-/* A map is a repeated message of this form on the wire; protoc reserves the name's ending for it. */
+/* A map is a repeated message of this form on the wire; protoc reserves the name's ending for it.
+ */
 static bool is_map_entry(const ProtobufCMessageDescriptor *type)
 {
     size_t length = strlen(type->name);
@@ -153,8 +155,8 @@ static void path_build(struct path *path, const struct step *step)
         path_add(path, "[%zu]", step->index);
 }
 
-static void fault_found(struct walk *walk, const struct step *step, const char *string,
-                        size_t at, enum text_fault fault)
+static void fault_found(struct walk *walk, const struct step *step, const char *string, size_t at,
+                        enum text_fault fault)
 {
     if (walk->has_fault)
         return;

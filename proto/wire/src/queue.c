@@ -20,7 +20,8 @@ void wire_queue_assert_here(const struct wire_queue *queue)
     (void)queue_here;
 }
 
-/* ---- The pool. A struct goes back where it came from; its arenas' first block stays with it. ---- */
+/* ---- The pool. A struct goes back where it came from; its arenas' first block stays with it. ----
+ */
 
 static void queue_unref(struct wire_queue *queue)
 {
@@ -197,8 +198,7 @@ static void mailbox_run(struct wire_queue *queue)
         tw_call_unref(call);
         call = next;
     }
-    if (!queue->is_primed &&
-        atomic_load_explicit(&queue->server->is_serving, memory_order_acquire))
+    if (!queue->is_primed && atomic_load_explicit(&queue->server->is_serving, memory_order_acquire))
         prime(queue);
     if (!queue->are_streams_ended &&
         atomic_load_explicit(&queue->server->is_ending_streams, memory_order_acquire))
@@ -231,8 +231,8 @@ static void timer_down(struct wire_queue *queue, uint32_t index, struct tw_call 
         uint32_t child = 2 * index + 1;
         if (child >= queue->n_timers)
             break;
-        if (child + 1 < queue->n_timers && queue->timers[child + 1]->timer_due_mono_ns <
-                                               queue->timers[child]->timer_due_mono_ns)
+        if (child + 1 < queue->n_timers &&
+            queue->timers[child + 1]->timer_due_mono_ns < queue->timers[child]->timer_due_mono_ns)
             child++;
         if (call->timer_due_mono_ns <= queue->timers[child]->timer_due_mono_ns)
             break;
@@ -430,9 +430,9 @@ tw_status wire_queue_new(struct tw_wire_server *server, bool is_stream, const ch
 
     queue->wake_channel =
         grpc_lame_client_channel_create(NULL, GRPC_STATUS_UNAVAILABLE, "goes nowhere");
-    queue->wake_call = grpc_channel_create_call(
-        queue->wake_channel, NULL, GRPC_PROPAGATE_DEFAULTS, queue->core,
-        grpc_slice_from_static_string("/wake"), NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+    queue->wake_call = grpc_channel_create_call(queue->wake_channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                                queue->core, grpc_slice_from_static_string("/wake"),
+                                                NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     *ret_queue = queue;
     return TW_OK;
 }
@@ -463,8 +463,8 @@ void wire_queue_join(struct wire_queue *queue)
         queue_here = queue;
         grpc_completion_queue_shutdown(queue->core);
         for (;;) {
-            grpc_event event = grpc_completion_queue_next(
-                queue->core, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+            grpc_event event =
+                grpc_completion_queue_next(queue->core, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
             if (event.type == GRPC_QUEUE_SHUTDOWN)
                 break;
             completion_run(queue, event.tag, event.success != 0);

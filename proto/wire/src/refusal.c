@@ -44,10 +44,22 @@ static const unsigned char code_of_reason[] = {
 };
 
 static const char *const code_names[] = {
-    "OK",           "CANCELLED",         "UNKNOWN",           "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED", "NOT_FOUND",    "ALREADY_EXISTS",    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",   "OUT_OF_RANGE",
-    "UNIMPLEMENTED", "INTERNAL",         "UNAVAILABLE",       "DATA_LOSS",
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
     "UNAUTHENTICATED",
 };
 
@@ -61,8 +73,8 @@ int32_t tw_refusal_code(Tradewake__V1__ErrorReason reason)
 
 const char *tw_refusal_name(Tradewake__V1__ErrorReason reason)
 {
-    const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(
-        &tradewake__v1__error_reason__descriptor, (int)reason);
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value(&tradewake__v1__error_reason__descriptor, (int)reason);
     return value == NULL ? "UNKNOWN" : value->name + strlen("ERROR_REASON_");
 }
 

@@ -18,13 +18,14 @@
 #include <unistd.h>
 
 /* Messages up to this size reach us and are refused with details; the core refuses larger ones. */
-#define CORE_RECEIVE_BYTES_MAX (TW_REQUEST_BYTES_MAX + 64u * 1024u)
-#define KEEPALIVE_MS 45000
-#define KEEPALIVE_TIMEOUT_MS 15000
-#define CLIENT_PING_INTERVAL_MS 4000 /* every 5 s is allowed, also when one comes a little early */
-#define HANDSHAKE_TIMEOUT_MS 10000
+#define CORE_RECEIVE_BYTES_MAX  (TW_REQUEST_BYTES_MAX + 64u * 1024u)
+#define KEEPALIVE_MS            45000
+#define KEEPALIVE_TIMEOUT_MS    15000
+#define CLIENT_PING_INTERVAL_MS 4000 /* every 5 s is allowed, also when one comes a little early   \
+                                      */
+#define HANDSHAKE_TIMEOUT_MS   10000
 #define CONCURRENT_STREAMS_MAX 1024
-#define TYPE_DEPTH_MAX 16u
+#define TYPE_DEPTH_MAX         16u
 
 static_assert(CORE_RECEIVE_BYTES_MAX > TW_REQUEST_BYTES_MAX, "a request of the largest size fits");
 
@@ -52,8 +53,8 @@ static uint32_t bucket_find(const struct tw_wire_server *server, const char *pat
 
 const struct wire_method *wire_method_find(const struct tw_wire_server *server, grpc_slice path)
 {
-    uint32_t at = bucket_find(server, (const char *)GRPC_SLICE_START_PTR(path),
-                              GRPC_SLICE_LENGTH(path));
+    uint32_t at =
+        bucket_find(server, (const char *)GRPC_SLICE_START_PTR(path), GRPC_SLICE_LENGTH(path));
     return server->buckets[at] == 0 ? NULL : &server->methods[server->buckets[at] - 1];
 }
 
@@ -84,11 +85,15 @@ static tw_status method_check(const struct tw_wire_method *row, const struct tw_
         return tw_error_set(error, TW_INVALID, "method %s watches, but streams no answers only",
                             row->path);
     if (row->takes_invalid && !type->client_streams)
-        return tw_error_set(error, TW_INVALID, "method %s takes invalid messages, but is no stream "
-                            "of them", row->path);
+        return tw_error_set(error, TW_INVALID,
+                            "method %s takes invalid messages, but is no stream "
+                            "of them",
+                            row->path);
     if (!type_depth_is_bounded(type->input, 0))
-        return tw_error_set(error, TW_INVALID, "method %s takes %s, which contains itself or is "
-                            "deeper than %u", row->path, type->input->name, TYPE_DEPTH_MAX);
+        return tw_error_set(error, TW_INVALID,
+                            "method %s takes %s, which contains itself or is "
+                            "deeper than %u",
+                            row->path, type->input->name, TYPE_DEPTH_MAX);
     return TW_OK;
 }
 
@@ -109,8 +114,8 @@ static tw_status method_add(struct tw_wire_server *server, const struct tw_wire_
         .row = row,
         .type = type,
         .path_length = length,
-        .request_bytes_max = row->request_bytes_max == 0 ? TW_REQUEST_BYTES_MAX
-                                                         : row->request_bytes_max,
+        .request_bytes_max =
+            row->request_bytes_max == 0 ? TW_REQUEST_BYTES_MAX : row->request_bytes_max,
         .is_stream = type->server_streams,
         .is_served_in_drain = strncmp(row->path, health, sizeof health - 1) == 0,
     };
@@ -190,9 +195,8 @@ static void core_register(struct tw_wire_server *server)
         grpc_server_register_completion_queue(server->core, server->queues[i]->core, NULL);
     for (uint32_t i = 0; i < server->n_methods; i++)
         if (server->methods[i].row->watches)
-            server->methods[i].registered =
-                grpc_server_register_method(server->core, server->methods[i].row->path, NULL,
-                                            GRPC_SRM_PAYLOAD_NONE, 0);
+            server->methods[i].registered = grpc_server_register_method(
+                server->core, server->methods[i].row->path, NULL, GRPC_SRM_PAYLOAD_NONE, 0);
 }
 
 /* ---- Binding. ---- */
@@ -210,9 +214,10 @@ static tw_status address_check(const char *listen, struct tw_error *error)
     if (is_unix(listen)) {
         size_t length = strlen(listen + sizeof unix_prefix - 1);
         if (length == 0 || length >= sizeof((struct sockaddr_un *)NULL)->sun_path)
-            return tw_error_set(error, TW_INVALID, "address \"%s\": the path of a socket has 1 to "
-                                "%zu characters", listen,
-                                sizeof((struct sockaddr_un *)NULL)->sun_path - 1);
+            return tw_error_set(error, TW_INVALID,
+                                "address \"%s\": the path of a socket has 1 to "
+                                "%zu characters",
+                                listen, sizeof((struct sockaddr_un *)NULL)->sun_path - 1);
         return TW_OK;
     }
     const char *colon = strrchr(listen, ':');
@@ -221,8 +226,10 @@ static tw_status address_check(const char *listen, struct tw_error *error)
     if (colon != NULL && colon != listen && colon[1] >= '0' && colon[1] <= '9')
         port = strtol(colon + 1, &end, 10);
     if (port < 0 || port > 65535 || *end != '\0')
-        return tw_error_set(error, TW_INVALID, "address \"%s\": expected HOST:PORT with a port of "
-                            "0 to 65535, or unix:/PATH", listen);
+        return tw_error_set(error, TW_INVALID,
+                            "address \"%s\": expected HOST:PORT with a port of "
+                            "0 to 65535, or unix:/PATH",
+                            listen);
     return TW_OK;
 }
 

@@ -5,8 +5,8 @@
  *     call.c     one call: what each completion means, and what a handler may do
  *     peers.c    how many streams each peer has open
  *
- * A call belongs to the queue that the core bound it to, for ever. Whoever is on another thread puts
- * it into the queue's mailbox and wakes the queue. */
+ * A call belongs to the queue that the core bound it to, for ever. Whoever is on another thread
+ * puts it into the queue's mailbox and wakes the queue. */
 #ifndef WIRE_SERVING_H
 #define WIRE_SERVING_H
 
@@ -31,7 +31,7 @@
 #define WIRE_LIVE_PER_QUEUE_MAX 16384u
 /* Structs that are kept for the next call, per queue. */
 #define WIRE_FREE_PER_QUEUE_MAX 1024u
-#define WIRE_METHOD_BUCKETS 256u /* power of two, well above the number of methods */
+#define WIRE_METHOD_BUCKETS     256u /* power of two, well above the number of methods */
 
 /* A method as it is served: the caller's row and what the descriptors say. */
 struct wire_method {
@@ -39,9 +39,9 @@ struct wire_method {
     const struct tw_method_type *type;
     size_t path_length;
     uint32_t request_bytes_max;
-    bool is_stream;             /* either side streams */
-    bool is_served_in_drain;    /* health: a drain is what it reports */
-    void *registered;           /* the core's name of it; NULL = by path */
+    bool is_stream;          /* either side streams */
+    bool is_served_in_drain; /* health: a drain is what it reports */
+    void *registered;        /* the core's name of it; NULL = by path */
 };
 
 struct wire_queue;
@@ -73,7 +73,7 @@ enum call_phase {
 struct ending {
     grpc_status_code code;
     grpc_slice message;
-    grpc_slice details; /* google.rpc.Status; empty = none */
+    grpc_slice details;  /* google.rpc.Status; empty = none */
     int64_t pushback_ms; /* grpc-retry-pushback-ms; 0 = none */
 };
 
@@ -89,7 +89,7 @@ struct tw_call {
     struct tw_call *mailbox_next;
 
     /* The queue's thread alone, from here on. */
-    struct tw_call *next, *previous; /* among the live or the free ones */
+    struct tw_call *next, *previous;  /* among the live or the free ones */
     const struct wire_method *method; /* NULL = not known (yet) */
     enum call_phase phase;
     unsigned out; /* 1 << op_kind: what the core still has */
@@ -103,22 +103,22 @@ struct tw_call {
 
     bool is_close_started; /* RECV_CLOSE_ON_SERVER is out, or was */
     bool is_close_in_finish;
-    bool is_closed;      /* it has come */
+    bool is_closed; /* it has come */
     bool is_cancelled;
-    bool has_headers;    /* SEND_INITIAL_METADATA is out, or was */
-    bool has_message;    /* at least one has come */
-    bool is_half_closed; /* the client sends nothing more, or we read nothing more */
-    bool is_shown;       /* the method knows of it, so on_finished() is due */
-    bool is_paused;      /* tw_call_reading_pause() */
-    bool is_in_request;  /* inside on_request() */
-    bool is_counted;     /* among its peer's streams */
-    bool is_stopped_by_us; /* half-closed by tw_wire_server_end_streams() */
+    bool has_headers;       /* SEND_INITIAL_METADATA is out, or was */
+    bool has_message;       /* at least one has come */
+    bool is_half_closed;    /* the client sends nothing more, or we read nothing more */
+    bool is_shown;          /* the method knows of it, so on_finished() is due */
+    bool is_paused;         /* tw_call_reading_pause() */
+    bool is_in_request;     /* inside on_request() */
+    bool is_counted;        /* among its peer's streams */
+    bool is_stopped_by_us;  /* half-closed by tw_wire_server_end_streams() */
     bool is_write_buffered; /* the last write was told that more comes */
-    bool is_end_pending; /* `ending` waits for the write that is out */
+    bool is_end_pending;    /* `ending` waits for the write that is out */
 
     struct ending ending;
     int64_t received_mono_ns, received_wall_ns, deadline_mono_ns, write_started_mono_ns;
-    char *peer; /* the core's memory */
+    char *peer;             /* the core's memory */
     struct header *headers; /* in kept */
     struct tw_arena kept;   /* lives as long as the call */
     struct tw_arena arena;  /* unary: as long as the call; bidi: one message */

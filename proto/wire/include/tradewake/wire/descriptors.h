@@ -1,8 +1,8 @@
 /* descriptors.h - the descriptor set that is built into the program.
  *
  * protoc-c's tables know names and types but not which methods stream; the descriptor set does, and
- * reflection hands it out. Both are made from the same .proto files by the build; that they agree is
- * checked when the set is first used. It is read once and stays for the life of the program. */
+ * reflection hands it out. Both are made from the same .proto files by the build; that they agree
+ * is checked when the set is first used. It is read once and stays for the life of the program. */
 #ifndef TW_WIRE_DESCRIPTORS_H
 #define TW_WIRE_DESCRIPTORS_H
 
@@ -35,7 +35,8 @@ const struct tw_descriptor_file *tw_descriptor_file_at(uint32_t index);
 /* NULL when there is no such file. Thread: any. */
 const struct tw_descriptor_file *tw_descriptor_file_find(const char *name);
 
-/* path: "/tradewake.v1.EventService/SubmitEvent"; NULL when there is no such method. Thread: any. */
+/* path: "/tradewake.v1.EventService/SubmitEvent"; NULL when there is no such method. Thread: any.
+ */
 const struct tw_method_type *tw_method_type_find(const char *path);
 
 /* Every method of every service, by index. Thread: any. */
