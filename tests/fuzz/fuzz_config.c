@@ -1,7 +1,7 @@
 /* fuzz_config.c
  * Targets:  tw_settings_apply_yaml, tw_value_parse
- * Property: a file that was accepted, written out again setting by setting, is accepted and means the
- *           same; a file that was refused says where. */
+ * Property: a file that was accepted, written out again setting by setting, is accepted and means
+ * the same; a file that was refused says where. */
 #include <tradewake/config/settings.h>
 
 #include <assert.h>
@@ -48,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     const struct tw_setting *table = tw_settings_table(&n);
     for (size_t i = 0; i < n; i++) {
         char a[TW_VALUE_TEXT_BYTES], b[TW_VALUE_TEXT_BYTES];
-        if (strcmp(tw_setting_text(&first, &table[i], a), tw_setting_text(&second, &table[i], b)) != 0) {
+        if (strcmp(tw_setting_text(&first, &table[i], a), tw_setting_text(&second, &table[i], b)) !=
+            0) {
             fprintf(stderr, "%s: %s became %s\n", table[i].name, a, b);
             abort();
         }

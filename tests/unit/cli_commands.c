@@ -1,4 +1,5 @@
-/* cli_commands.c - the command line: what is refused and how it is said, help, and what works without a server. */
+/* cli_commands.c - the command line: what is refused and how it is said, help, and what works
+ * without a server. */
 #include <tradewake/cli/cli.h>
 
 #include "command.h"
@@ -60,6 +61,7 @@ static struct outcome run(const char *line)
     return outcome;
 }
 
+/* clang-format off */
 static const struct {
     const char *line, *expected; /* the beginning of standard error */
 } wrong[] = {
@@ -93,6 +95,7 @@ static const struct {
     {"replay /nonexistent.csv --master M1", "tradewake: cannot read /nonexistent.csv: No such file or directory"},
     {"replay /dev/null --master M1", "tradewake: /dev/null:1:1: the file is empty"},
 };
+/* clang-format on */
 
 Test(cli_commands, a_wrong_command_line_ends_with_two_and_says_what_was_meant)
 {
@@ -100,8 +103,8 @@ Test(cli_commands, a_wrong_command_line_ends_with_two_and_says_what_was_meant)
         struct outcome outcome = run(wrong[i].line);
 
         cr_expect_eq(outcome.code, TW_EXIT_USAGE, "%s ended with %d", wrong[i].line, outcome.code);
-        cr_expect_eq(strncmp(outcome.err, wrong[i].expected, strlen(wrong[i].expected)), 0, "%s: \"%s\", expected \"%s\"", wrong[i].line,
-                     outcome.err, wrong[i].expected);
+        cr_expect_eq(strncmp(outcome.err, wrong[i].expected, strlen(wrong[i].expected)), 0,
+                     "%s: \"%s\", expected \"%s\"", wrong[i].line, outcome.err, wrong[i].expected);
         cr_expect_str_eq(outcome.out, "", "%s printed to standard output", wrong[i].line);
     }
     cr_expect_eq(served_times, 0);
@@ -117,12 +120,14 @@ Test(cli_commands, nobody_there_is_three)
     outcome = run("followers -o json --server 127.0.0.1:1");
     cr_expect_eq(outcome.code, TW_EXIT_UNREACHABLE);
     cr_expect_str_eq(outcome.out, "", "half a document: %s", outcome.out);
-    cr_expect_eq(strncmp(outcome.err, "{\"error\":{\"code\":\"UNAVAILABLE\",", 31), 0, "%s", outcome.err);
+    cr_expect_eq(strncmp(outcome.err, "{\"error\":{\"code\":\"UNAVAILABLE\",", 31), 0, "%s",
+                 outcome.err);
 }
 
 Test(cli_commands, serve_and_dev_get_the_settings_of_their_flags)
 {
-    struct outcome outcome = run("serve --listen 1.2.3.4:5 --reflection=false --executor-pinned false --paper-control");
+    struct outcome outcome =
+        run("serve --listen 1.2.3.4:5 --reflection=false --executor-pinned false --paper-control");
     cr_expect_eq(outcome.code, TW_EXIT_DONE, "%s", outcome.err);
     cr_expect_eq(served_times, 1);
     cr_expect_not(served_dev);
@@ -150,19 +155,22 @@ Test(cli_commands, every_command_has_help_and_every_flag_is_in_it)
         cr_expect_eq(outcome.code, TW_EXIT_DONE, "%s", line);
         cr_expect_not_null(strstr(outcome.out, table[i].summary), "%s", line);
         for (size_t option = 0; option < table[i].n_options; option++)
-            cr_expect_not_null(strstr(outcome.out, table[i].options[option].flag), "%s: %s", line, table[i].options[option].flag);
+            cr_expect_not_null(strstr(outcome.out, table[i].options[option].flag), "%s: %s", line,
+                               table[i].options[option].flag);
         cr_expect_str_eq(outcome.err, "", "%s", line);
     }
     struct outcome overview = run("--help");
     for (size_t i = 0; i < n; i++)
-        cr_expect_not_null(strstr(overview.out, table[i].name), "%s is not in the overview", table[i].name);
+        cr_expect_not_null(strstr(overview.out, table[i].name), "%s is not in the overview",
+                           table[i].name);
     cr_expect_eq(run("").code, TW_EXIT_USAGE);
     cr_expect_eq(run("submit --help").code, TW_EXIT_DONE);
     cr_expect_not_null(strstr(run("help submit").out, "submit trigger"));
     cr_expect_eq(run("help followers create").code, TW_EXIT_DONE);
 }
 
-/* A field that a row of the table names and the contract does not have would only be seen in use. */
+/* A field that a row of the table names and the contract does not have would only be seen in use.
+ */
 Test(cli_commands, every_field_in_the_table_is_in_the_contract)
 {
     size_t n;
@@ -181,10 +189,13 @@ Test(cli_commands, every_field_in_the_table_is_in_the_contract)
                 continue;
             cr_assert_eq(session_request(&session, table[i].method, &request), TW_EXIT_DONE);
             tw_status status = tw_fields_set(request, row->field, "1", &session.arena, &error);
-            cr_expect(status == TW_OK || error.text[0] != '\0'); /* "1" is not a value for every field */
-            cr_expect_null(strstr(error.text, "has no field"), "%s %s: %s", table[i].name, row->flag, error.text);
+            cr_expect(status == TW_OK ||
+                      error.text[0] != '\0'); /* "1" is not a value for every field */
+            cr_expect_null(strstr(error.text, "has no field"), "%s %s: %s", table[i].name,
+                           row->flag, error.text);
         }
-        for (const struct column *column = table[i].columns; column != NULL && column->title != NULL; column++)
+        for (const struct column *column = table[i].columns;
+             column != NULL && column->title != NULL; column++)
             cr_expect_not_null(column->path, "%s: %s", table[i].name, column->title);
         tw_arena_clear(&session.arena);
     }
@@ -194,8 +205,15 @@ Test(cli_commands, an_update_names_what_its_flags_changed)
 {
     size_t n;
     const struct command *table = commands_table(&n);
-    char *argv[] = {(char[]){"followers"}, (char[]){"update"}, (char[]){"F1"}, (char[]){"--mode"}, (char[]){"paused"},
-                    (char[]){"--field"}, (char[]){"risk.max_order_volume=5"}, (char[]){"--set"}, (char[]){"a=b"}};
+    char *argv[] = {(char[]){"followers"},
+                    (char[]){"update"},
+                    (char[]){"F1"},
+                    (char[]){"--mode"},
+                    (char[]){"paused"},
+                    (char[]){"--field"},
+                    (char[]){"risk.max_order_volume=5"},
+                    (char[]){"--set"},
+                    (char[]){"a=b"}};
     struct session session = {0};
     ProtobufCMessage *request;
     char text[128];
@@ -206,9 +224,14 @@ Test(cli_commands, an_update_names_what_its_flags_changed)
 
     cr_assert_eq(session_request(&session, session.command->method, &request), TW_EXIT_DONE);
 
-    cr_expect_str_eq(tw_fields_text(request, "update_mask.paths", TW_FIELD_PLAIN, text, sizeof text), "mode,risk.max_order_volume,adapter_config");
-    cr_expect_str_eq(tw_fields_text(request, "follower.follower_id", TW_FIELD_PLAIN, text, sizeof text), "F1");
-    cr_expect_str_eq(tw_fields_text(request, "follower.risk.max_order_volume", TW_FIELD_PLAIN, text, sizeof text), "5");
+    cr_expect_str_eq(
+        tw_fields_text(request, "update_mask.paths", TW_FIELD_PLAIN, text, sizeof text),
+        "mode,risk.max_order_volume,adapter_config");
+    cr_expect_str_eq(
+        tw_fields_text(request, "follower.follower_id", TW_FIELD_PLAIN, text, sizeof text), "F1");
+    cr_expect_str_eq(tw_fields_text(request, "follower.risk.max_order_volume", TW_FIELD_PLAIN, text,
+                                    sizeof text),
+                     "5");
     tw_arena_clear(&session.arena);
     (void)table;
 }
@@ -241,20 +264,31 @@ Test(cli_commands, config_show_tells_where_each_value_came_from)
     cr_expect_null(strstr(outcome.out, "listen"), "only what is not a default: %s", outcome.out);
 
     outcome = run("config show --effective -o json --rpc-threads 2");
-    cr_expect_not_null(strstr(outcome.out, "{\"name\":\"rpc.threads\",\"value\":\"2\",\"origin\":\"flag --rpc-threads\"}"), "%s", outcome.out);
-    cr_expect_not_null(strstr(outcome.out, "{\"name\":\"listen\",\"value\":\"127.0.0.1:50051\",\"origin\":\"default\"}"), "%s", outcome.out);
+    cr_expect_not_null(
+        strstr(outcome.out,
+               "{\"name\":\"rpc.threads\",\"value\":\"2\",\"origin\":\"flag --rpc-threads\"}"),
+        "%s", outcome.out);
+    cr_expect_not_null(
+        strstr(outcome.out,
+               "{\"name\":\"listen\",\"value\":\"127.0.0.1:50051\",\"origin\":\"default\"}"),
+        "%s", outcome.out);
 }
 
 Test(cli_commands, a_dry_run_prints_the_events_and_asks_nobody)
 {
     char line[512];
-    snprintf(line, sizeof line, "replay %s/mql5_positions.csv --master M1 --run two --dry-run --server 127.0.0.1:1", TW_FIXTURES);
+    snprintf(line, sizeof line,
+             "replay %s/mql5_positions.csv --master M1 --run two --dry-run --server 127.0.0.1:1",
+             TW_FIXTURES);
 
     struct outcome outcome = run(line);
 
     cr_expect_eq(outcome.code, TW_EXIT_DONE, "%s", outcome.err);
-    cr_expect_not_null(strstr(outcome.out, "-two-4-partial-close\",\"master_id\":\"M1\""), "%s", outcome.out);
-    cr_expect_not_null(strstr(outcome.out, ".row4.two\",\"volume\":\"0.01\",\"remaining_volume\":\"0.03\""), "%s", outcome.out);
+    cr_expect_not_null(strstr(outcome.out, "-two-4-partial-close\",\"master_id\":\"M1\""), "%s",
+                       outcome.out);
+    cr_expect_not_null(
+        strstr(outcome.out, ".row4.two\",\"volume\":\"0.01\",\"remaining_volume\":\"0.03\""), "%s",
+        outcome.out);
     size_t lines = 0;
     for (const char *at = outcome.out; (at = strchr(at, '\n')) != NULL; at++)
         lines++;

@@ -1,5 +1,5 @@
-/* cli_fields.c - messages from text and to text, by their descriptors: what flags set, what -o json and
- * tables show. */
+/* cli_fields.c - messages from text and to text, by their descriptors: what flags set, what -o json
+ * and tables show. */
 #include <tradewake/cli/fields.h>
 #include <tradewake/cli/json.h>
 
@@ -42,38 +42,44 @@ static void expect_json(const ProtobufCMessage *message, bool is_pretty, const c
     free(text);
 }
 
-static ProtobufCMessage *made(const ProtobufCMessageDescriptor *type, const char *const (*fields)[2], size_t n)
+static ProtobufCMessage *made(const ProtobufCMessageDescriptor *type,
+                              const char *const (*fields)[2], size_t n)
 {
     ProtobufCMessage *message = tw_fields_new(type, &arena);
     for (size_t i = 0; i < n; i++) {
         struct tw_error error = {0};
-        cr_assert_eq(tw_fields_set(message, fields[i][0], fields[i][1], &arena, &error), TW_OK, "%s", error.text);
+        cr_assert_eq(tw_fields_set(message, fields[i][0], fields[i][1], &arena, &error), TW_OK,
+                     "%s", error.text);
     }
     return message;
 }
 
-#define MADE(type, ...)                                                                             \
-    made(&tradewake__v1__##type##__descriptor, (const char *const[][2]){__VA_ARGS__},               \
+#define MADE(type, ...)                                                                            \
+    made(&tradewake__v1__##type##__descriptor, (const char *const[][2]){__VA_ARGS__},              \
          sizeof((const char *const[][2]){__VA_ARGS__}) / sizeof(const char *[2]))
 
 Test(cli_fields, a_message_is_written_with_every_field_in_the_names_of_the_contract)
 {
-    ProtobufCMessage *request = MADE(submit_event_request, {"event.event_id", "e\"1"}, {"event.close.position_id", "7"},
-                                     {"event.close.volume", "0.10"}, {"event.sequence", "9007199254740991"},
-                                     {"event.observed_at", "2031-02-03T04:05:06.789Z"}, {"wait_for", "done"});
+    ProtobufCMessage *request =
+        MADE(submit_event_request, {"event.event_id", "e\"1"}, {"event.close.position_id", "7"},
+             {"event.close.volume", "0.10"}, {"event.sequence", "9007199254740991"},
+             {"event.observed_at", "2031-02-03T04:05:06.789Z"}, {"wait_for", "done"});
 
-    expect_json(request, false,
-                "{\"event\":{\"event_id\":\"e\\\"1\",\"master_id\":\"\",\"sequence\":9007199254740991,"
-                "\"observed_at\":\"2031-02-03T04:05:06.789Z\",\"close\":{\"position_id\":\"7\",\"volume\":\"0.10\","
-                "\"remaining_volume\":\"\",\"new_position_id\":\"\",\"price\":\"\"}},\"wait_for\":\"WAIT_FOR_DONE\","
-                "\"view\":\"COPY_VIEW_UNSPECIFIED\"}\n");
+    expect_json(
+        request, false,
+        "{\"event\":{\"event_id\":\"e\\\"1\",\"master_id\":\"\",\"sequence\":9007199254740991,"
+        "\"observed_at\":\"2031-02-03T04:05:06.789Z\",\"close\":{\"position_id\":\"7\",\"volume\":"
+        "\"0.10\","
+        "\"remaining_volume\":\"\",\"new_position_id\":\"\",\"price\":\"\"}},\"wait_for\":\"WAIT_"
+        "FOR_DONE\","
+        "\"view\":\"COPY_VIEW_UNSPECIFIED\"}\n");
 }
 
 Test(cli_fields, lists_maps_and_unknown_enum_values_have_their_form)
 {
     Tradewake__V1__Follower *follower = (Tradewake__V1__Follower *)(void *)MADE(
-        follower, {"follower_id", "F1"}, {"adapter_config", "latency=constant:1ms"}, {"adapter_config", "seed=a=b"},
-        {"symbol_map", "from_symbol=GOLD,to_symbol=XAUUSD"});
+        follower, {"follower_id", "F1"}, {"adapter_config", "latency=constant:1ms"},
+        {"adapter_config", "seed=a=b"}, {"symbol_map", "from_symbol=GOLD,to_symbol=XAUUSD"});
     follower->mode = (Tradewake__V1__FollowerMode)99; /* of a newer server */
     char *text = NULL;
     size_t size = 0;
@@ -84,8 +90,12 @@ Test(cli_fields, lists_maps_and_unknown_enum_values_have_their_form)
     fclose(memory);
 
     cr_expect_not_null(strstr(text, "\"mode\":99,"), "%s", text);
-    cr_expect_not_null(strstr(text, "\"adapter_config\":{\"latency\":\"constant:1ms\",\"seed\":\"a=b\"}"), "%s", text);
-    cr_expect_not_null(strstr(text, "\"symbol_map\":[{\"from_symbol\":\"GOLD\",\"to_symbol\":\"XAUUSD\"}]"), "%s", text);
+    cr_expect_not_null(
+        strstr(text, "\"adapter_config\":{\"latency\":\"constant:1ms\",\"seed\":\"a=b\"}"), "%s",
+        text);
+    cr_expect_not_null(
+        strstr(text, "\"symbol_map\":[{\"from_symbol\":\"GOLD\",\"to_symbol\":\"XAUUSD\"}]"), "%s",
+        text);
     cr_expect_not_null(strstr(text, "\"instruments\":[]"), "%s", text);
     cr_expect_null(strstr(text, "\"account\""), "an absent message is left out: %s", text);
     free(text);
@@ -100,8 +110,10 @@ Test(cli_fields, numbers_of_histograms_and_pretty_printing)
     histogram.bucket_upper_ns = bounds;
 
     expect_json(&histogram.base, true,
-                "{\n  \"count\": 3,\n  \"min_ns\": 0,\n  \"max_ns\": 0,\n  \"sum_ns\": 0,\n  \"p50_ns\": 0,\n  \"p90_ns\": 0,\n"
-                "  \"p95_ns\": 0,\n  \"p99_ns\": 0,\n  \"p999_ns\": 0,\n  \"bucket_upper_ns\": [\n    1,\n    18446744073709551615\n  ],\n"
+                "{\n  \"count\": 3,\n  \"min_ns\": 0,\n  \"max_ns\": 0,\n  \"sum_ns\": 0,\n  "
+                "\"p50_ns\": 0,\n  \"p90_ns\": 0,\n"
+                "  \"p95_ns\": 0,\n  \"p99_ns\": 0,\n  \"p999_ns\": 0,\n  \"bucket_upper_ns\": [\n "
+                "   1,\n    18446744073709551615\n  ],\n"
                 "  \"bucket_count\": []\n}\n");
 }
 
@@ -156,6 +168,7 @@ Test(cli_fields, times_and_durations)
     }
 }
 
+/* clang-format off */
 static const struct {
     const char *path, *text, *shown_path, *shown; /* set, then read back as a person sees it */
 } good[] = {
@@ -171,6 +184,7 @@ static const struct {
     {"created_at", "2031-02-03T09:00:00.5Z", "created_at", "2031-02-03T09:00:00.500Z"},
     {"symbol_suffix", "", "symbol_suffix", "-"},
 };
+/* clang-format on */
 
 Test(cli_fields, a_field_is_set_from_text)
 {
@@ -179,26 +193,34 @@ Test(cli_fields, a_field_is_set_from_text)
         struct tw_error error = {0};
         char text[128];
 
-        cr_assert_eq(tw_fields_set(message, good[i].path, good[i].text, &arena, &error), TW_OK, "%s", error.text);
+        cr_assert_eq(tw_fields_set(message, good[i].path, good[i].text, &arena, &error), TW_OK,
+                     "%s", error.text);
 
-        cr_expect_str_eq(tw_fields_text(message, good[i].shown_path, TW_FIELD_PLAIN, text, sizeof text), good[i].shown, "%s", text);
+        cr_expect_str_eq(
+            tw_fields_text(message, good[i].shown_path, TW_FIELD_PLAIN, text, sizeof text),
+            good[i].shown, "%s", text);
     }
 }
 
 Test(cli_fields, repeated_fields_take_more_with_every_call_and_commas)
 {
-    ProtobufCMessage *filter = MADE(copy_filter, {"states", "done,copy_state_unknown"}, {"states", "rejected"});
-    ProtobufCMessage *rules = MADE(copy_rules, {"symbols_included", "EUR*,GOLD"}, {"sides", "buy"}, {"magics_included", "first=-5,last=9"},
-                                   {"open_window", "1.5s"});
+    ProtobufCMessage *filter =
+        MADE(copy_filter, {"states", "done,copy_state_unknown"}, {"states", "rejected"});
+    ProtobufCMessage *rules = MADE(copy_rules, {"symbols_included", "EUR*,GOLD"}, {"sides", "buy"},
+                                   {"magics_included", "first=-5,last=9"}, {"open_window", "1.5s"});
     char text[128];
 
-    cr_expect_str_eq(tw_fields_text(filter, "states", TW_FIELD_PLAIN, text, sizeof text), "DONE,UNKNOWN,REJECTED");
-    cr_expect_str_eq(tw_fields_text(rules, "symbols_included", TW_FIELD_PLAIN, text, sizeof text), "EUR*,GOLD");
-    cr_expect_str_eq(tw_fields_text(rules, "open_window", TW_FIELD_PLAIN, text, sizeof text), "1.5s");
+    cr_expect_str_eq(tw_fields_text(filter, "states", TW_FIELD_PLAIN, text, sizeof text),
+                     "DONE,UNKNOWN,REJECTED");
+    cr_expect_str_eq(tw_fields_text(rules, "symbols_included", TW_FIELD_PLAIN, text, sizeof text),
+                     "EUR*,GOLD");
+    cr_expect_str_eq(tw_fields_text(rules, "open_window", TW_FIELD_PLAIN, text, sizeof text),
+                     "1.5s");
     const Tradewake__V1__CopyRules *set = (const void *)rules;
     cr_expect_eq(set->magics_included[0]->first, -5);
 }
 
+/* clang-format off */
 static const struct {
     const char *path, *text, *expected;
 } bad[] = {
@@ -218,6 +240,7 @@ static const struct {
     {"symbol_map", "from=GOLD", "symbol_map: SymbolMapping has no field \"from\""},
     {"risk", "x", "risk: cannot be given as text"},
 };
+/* clang-format on */
 
 Test(cli_fields, what_is_wrong_names_the_path_what_was_found_and_what_was_expected)
 {
@@ -228,8 +251,10 @@ Test(cli_fields, what_is_wrong_names_the_path_what_was_found_and_what_was_expect
         tw_status status = tw_fields_set(message, bad[i].path, bad[i].text, &arena, &error);
 
         cr_expect_eq(status, TW_INVALID, "%s=%s was accepted", bad[i].path, bad[i].text);
-        cr_expect(strncmp(error.text, bad[i].expected, strlen(bad[i].expected)) == 0 || strstr(error.text, bad[i].expected) != NULL,
-                  "%s=%s: \"%s\", expected \"%s\"", bad[i].path, bad[i].text, error.text, bad[i].expected);
+        cr_expect(strncmp(error.text, bad[i].expected, strlen(bad[i].expected)) == 0 ||
+                      strstr(error.text, bad[i].expected) != NULL,
+                  "%s=%s: \"%s\", expected \"%s\"", bad[i].path, bad[i].text, error.text,
+                  bad[i].expected);
     }
 }
 
@@ -241,7 +266,8 @@ Test(cli_fields, a_small_arena_is_an_error_and_not_a_crash)
         tw_arena_init(&small, cap);
         ProtobufCMessage *message = tw_fields_new(&tradewake__v1__follower__descriptor, &small);
         if (message != NULL) {
-            tw_status status = tw_fields_set(message, "adapter_config", "latency=constant:1ms", &small, &error);
+            tw_status status =
+                tw_fields_set(message, "adapter_config", "latency=constant:1ms", &small, &error);
             cr_expect(status == TW_OK || status == TW_NO_MEMORY, "cap %zu: %s", cap, error.text);
         }
         tw_arena_clear(&small);
@@ -261,14 +287,19 @@ static void visit(void *context, const char *path, const char *text)
 
 Test(cli_fields, a_message_is_shown_by_what_is_set_in_it)
 {
-    ProtobufCMessage *follower = MADE(follower, {"follower_id", "F1"}, {"mode", "paused"}, {"risk.max_order_volume", "5"},
-                                      {"adapter_config", "a=b"}, {"symbol_map", "from_symbol=A,to_symbol=B"}, {"connected", "yes"});
+    ProtobufCMessage *follower =
+        MADE(follower, {"follower_id", "F1"}, {"mode", "paused"}, {"risk.max_order_volume", "5"},
+             {"adapter_config", "a=b"}, {"symbol_map", "from_symbol=A,to_symbol=B"},
+             {"connected", "yes"});
     struct visited visited = {0};
 
     tw_fields_each(follower, visit, &visited);
 
-    cr_expect_str_eq(visited.text, "follower_id=F1;mode=PAUSED;adapter_config=a=b;symbol_map[0].from_symbol=A;symbol_map[0].to_symbol=B;"
-                                   "risk.max_order_volume=5;connected=yes;", "%s", visited.text);
+    cr_expect_str_eq(visited.text,
+                     "follower_id=F1;mode=PAUSED;adapter_config=a=b;symbol_map[0].from_symbol=A;"
+                     "symbol_map[0].to_symbol=B;"
+                     "risk.max_order_volume=5;connected=yes;",
+                     "%s", visited.text);
 }
 
 Test(cli_fields, times_in_tables_end_with_the_millisecond)
@@ -280,9 +311,11 @@ Test(cli_fields, times_in_tables_end_with_the_millisecond)
     time.seconds = 1927875600;
     time.nanos = 123456789;
 
-    cr_expect_str_eq(tw_fields_text(&copy.base, "received_at", TW_FIELD_TIME, text, sizeof text), "2031-02-03T09:00:00.123Z");
+    cr_expect_str_eq(tw_fields_text(&copy.base, "received_at", TW_FIELD_TIME, text, sizeof text),
+                     "2031-02-03T09:00:00.123Z");
     time.nanos = 0;
-    cr_expect_str_eq(tw_fields_text(&copy.base, "received_at", TW_FIELD_TIME, text, sizeof text), "2031-02-03T09:00:00.000Z");
+    cr_expect_str_eq(tw_fields_text(&copy.base, "received_at", TW_FIELD_TIME, text, sizeof text),
+                     "2031-02-03T09:00:00.000Z");
 }
 
 Test(cli_fields, nanoseconds_are_shown_as_milliseconds)
@@ -293,9 +326,12 @@ Test(cli_fields, nanoseconds_are_shown_as_milliseconds)
     copy.times = &times;
     times.called_ns = 1234567;
 
-    cr_expect_str_eq(tw_fields_text(&copy.base, "times.called_ns", TW_FIELD_MS, text, sizeof text), "1.234");
+    cr_expect_str_eq(tw_fields_text(&copy.base, "times.called_ns", TW_FIELD_MS, text, sizeof text),
+                     "1.234");
     times.called_ns = 0;
-    cr_expect_str_eq(tw_fields_text(&copy.base, "times.called_ns", TW_FIELD_MS, text, sizeof text), "-");
+    cr_expect_str_eq(tw_fields_text(&copy.base, "times.called_ns", TW_FIELD_MS, text, sizeof text),
+                     "-");
     copy.times = NULL;
-    cr_expect_str_eq(tw_fields_text(&copy.base, "times.called_ns", TW_FIELD_MS, text, sizeof text), "-");
+    cr_expect_str_eq(tw_fields_text(&copy.base, "times.called_ns", TW_FIELD_MS, text, sizeof text),
+                     "-");
 }

@@ -1,4 +1,5 @@
-/* config_settings.c - the settings table: where values come from, and what is said when they are wrong. */
+/* config_settings.c - the settings table: where values come from, and what is said when they are
+ * wrong. */
 #include <tradewake/config/settings.h>
 
 #include <tradewake/base/clock.h>
@@ -19,6 +20,7 @@ static void apply(const char *text)
     tw_settings_apply_yaml("F", text, strlen(text), &settings, &report);
 }
 
+/* clang-format off */
 static const struct {
     const char *name, *text, *expected; /* the first problem, from its beginning */
 } bad[] = {
@@ -45,6 +47,7 @@ static const struct {
     {"two documents", "listen: 1.2.3.4:5\n---\nlisten: 1.2.3.4:5\n", "F:3:1: found a second document"},
     {"an alias that is a ring", "log: &a\n  log: *a\n", "F:2:3: unknown setting \"log.log\""},
 };
+/* clang-format on */
 
 Test(config_settings, what_is_wrong_in_the_file_is_named_with_line_and_column)
 {
@@ -52,8 +55,9 @@ Test(config_settings, what_is_wrong_in_the_file_is_named_with_line_and_column)
         apply(bad[i].text);
 
         cr_expect_gt(report.n_errors, 0, "%s was accepted", bad[i].name);
-        cr_expect_eq(strncmp(report.problems[0].text, bad[i].expected, strlen(bad[i].expected)), 0, "%s: \"%s\", expected \"%s\"",
-                     bad[i].name, report.problems[0].text, bad[i].expected);
+        cr_expect_eq(strncmp(report.problems[0].text, bad[i].expected, strlen(bad[i].expected)), 0,
+                     "%s: \"%s\", expected \"%s\"", bad[i].name, report.problems[0].text,
+                     bad[i].expected);
     }
 }
 
@@ -78,7 +82,8 @@ Test(config_settings, more_problems_than_are_kept_are_still_counted)
 
 Test(config_settings, nested_maps_are_dotted_names)
 {
-    apply("# a comment\nlisten: \"0.0.0.0:50051\"\nlog: {level: warn, format: json}\nexecutor:\n  pinned: no\n"
+    apply("# a comment\nlisten: \"0.0.0.0:50051\"\nlog: {level: warn, format: json}\nexecutor:\n  "
+          "pinned: no\n"
           "drain:\n  lame_duck: 1.5s\ncopies.remembered: 1000\n");
 
     cr_assert_eq(report.n, 0, "%s", report.problems[0].text);
@@ -118,11 +123,14 @@ static const char *origin_of(const char *name)
 
 Test(config_settings, a_flag_wins_over_the_environment_that_over_the_file_that_over_the_default)
 {
-    char *environment[] = {(char[]){"TRADEWAKE_EXECUTOR_GROUPS=3"}, (char[]){"TRADEWAKE_RPC_THREADS=3"}, (char[]){"HOME=/"}, NULL};
+    char *environment[] = {(char[]){"TRADEWAKE_EXECUTOR_GROUPS=3"},
+                           (char[]){"TRADEWAKE_RPC_THREADS=3"}, (char[]){"HOME=/"}, NULL};
     const struct tw_setting_flag flags[] = {{"rpc.threads", "4"}};
     const struct tw_settings_sources sources = {
         .config_path = write_file("executor: {groups: 2, threads_max: 2000}\nrpc: {threads: 2}\n"),
-        .environment = environment, .flags = flags, .n_flags = 1,
+        .environment = environment,
+        .flags = flags,
+        .n_flags = 1,
     };
     char expected[1024];
 
@@ -158,21 +166,28 @@ Test(config_settings, a_file_that_cannot_be_read_is_one_line_with_what_where_and
 {
     const struct tw_settings_sources missing = {.config_path = "/nonexistent/tradewake.yaml"};
     cr_assert_eq(tw_settings_load(&missing, &settings, &report), TW_INVALID);
-    cr_expect_str_eq(report.problems[0].text, "/nonexistent/tradewake.yaml: cannot read the configuration: No such file or directory; "
-                                              "give another --config, or none");
+    cr_expect_str_eq(
+        report.problems[0].text,
+        "/nonexistent/tradewake.yaml: cannot read the configuration: No such file or directory; "
+        "give another --config, or none");
 
     const struct tw_settings_sources folder = {.config_path = "/tmp"};
     cr_assert_eq(tw_settings_load(&folder, &settings, &report), TW_INVALID);
-    cr_expect_str_eq(report.problems[0].text, "/tmp: cannot read the configuration: Is a directory; is it a file?");
+    cr_expect_str_eq(report.problems[0].text,
+                     "/tmp: cannot read the configuration: Is a directory; is it a file?");
 }
 
 static const struct {
     const char *name, *variable, *expected;
     bool is_warning;
 } variables[] = {
-    {"a value that does not fit", "TRADEWAKE_EXECUTOR_THREADS=x", "environment TRADEWAKE_EXECUTOR_THREADS: found \"x\"", false},
+    {"a value that does not fit", "TRADEWAKE_EXECUTOR_THREADS=x",
+     "environment TRADEWAKE_EXECUTOR_THREADS: found \"x\"", false},
     {"an empty value", "TRADEWAKE_LISTEN=", "environment TRADEWAKE_LISTEN: found nothing", false},
-    {"a name that is none", "TRADEWAKE_EXECUTOR_THREAD=4", "environment: TRADEWAKE_EXECUTOR_THREAD is not a setting; did you mean TRADEWAKE_EXECUTOR_THREADS?", true},
+    {"a name that is none", "TRADEWAKE_EXECUTOR_THREAD=4",
+     "environment: TRADEWAKE_EXECUTOR_THREAD is not a setting; did you mean "
+     "TRADEWAKE_EXECUTOR_THREADS?",
+     true},
 };
 
 Test(config_settings, the_environment_is_checked_too)
@@ -182,22 +197,28 @@ Test(config_settings, the_environment_is_checked_too)
         snprintf(entry, sizeof entry, "%s", variables[i].variable);
         char *environment[] = {entry, NULL};
 
-        tw_status status = tw_settings_load(&(struct tw_settings_sources){.environment = environment}, &settings, &report);
+        tw_status status = tw_settings_load(
+            &(struct tw_settings_sources){.environment = environment}, &settings, &report);
 
         cr_expect_eq(status, variables[i].is_warning ? TW_OK : TW_INVALID, "%s", variables[i].name);
         cr_assert_eq(report.n, 1, "%s", variables[i].name);
         cr_expect_eq(report.problems[0].is_warning, variables[i].is_warning);
-        cr_expect_eq(strncmp(report.problems[0].text, variables[i].expected, strlen(variables[i].expected)), 0, "%s: %s",
-                     variables[i].name, report.problems[0].text);
+        cr_expect_eq(
+            strncmp(report.problems[0].text, variables[i].expected, strlen(variables[i].expected)),
+            0, "%s: %s", variables[i].name, report.problems[0].text);
     }
 }
 
 Test(config_settings, what_kubernetes_sets_for_a_service_of_our_name_is_not_ours)
 {
-    char *environment[] = {(char[]){"TRADEWAKE_PORT=tcp://10.0.0.1:50051"}, (char[]){"TRADEWAKE_SERVICE_HOST=10.0.0.1"},
-                           (char[]){"TRADEWAKE_PORT_50051_TCP_ADDR=10.0.0.1"}, (char[]){"TRADEWAKE_SERVER=127.0.0.1:1"}, NULL};
+    char *environment[] = {(char[]){"TRADEWAKE_PORT=tcp://10.0.0.1:50051"},
+                           (char[]){"TRADEWAKE_SERVICE_HOST=10.0.0.1"},
+                           (char[]){"TRADEWAKE_PORT_50051_TCP_ADDR=10.0.0.1"},
+                           (char[]){"TRADEWAKE_SERVER=127.0.0.1:1"}, NULL};
 
-    cr_expect_eq(tw_settings_load(&(struct tw_settings_sources){.environment = environment}, &settings, &report), TW_OK);
+    cr_expect_eq(tw_settings_load(&(struct tw_settings_sources){.environment = environment},
+                                  &settings, &report),
+                 TW_OK);
 
     cr_expect_eq(report.n, 0, "%s", report.problems[0].text);
 }
@@ -207,11 +228,16 @@ static const struct {
     struct tw_setting_flag flags[2];
     const char *expected;
 } relations[] = {
-    {"more threads than allowed", {{"executor.threads", "5000"}, {"executor.threads_max", "4000"}},
-     "executor.threads is 5000 (flag --executor-threads), expected at most executor.threads_max, which is 4000"},
-    {"a drain shorter than its first part", {{"drain.lame_duck", "9s"}, {"drain.timeout", "9s"}},
-     "drain.lame_duck is 9s (flag --drain-lame-duck), expected less than drain.timeout, which is 9s"},
-    {"two servers on one port", {{"listen", "1.2.3.4:5"}, {"admin", "1.2.3.4:5"}},
+    {"more threads than allowed",
+     {{"executor.threads", "5000"}, {"executor.threads_max", "4000"}},
+     "executor.threads is 5000 (flag --executor-threads), expected at most executor.threads_max, "
+     "which is 4000"},
+    {"a drain shorter than its first part",
+     {{"drain.lame_duck", "9s"}, {"drain.timeout", "9s"}},
+     "drain.lame_duck is 9s (flag --drain-lame-duck), expected less than drain.timeout, which is "
+     "9s"},
+    {"two servers on one port",
+     {{"listen", "1.2.3.4:5"}, {"admin", "1.2.3.4:5"}},
      "admin is 1.2.3.4:5 (flag --admin), expected another address than listen"},
 };
 
@@ -220,9 +246,11 @@ Test(config_settings, what_must_hold_between_settings_is_checked_and_both_number
     for (size_t i = 0; i < sizeof relations / sizeof relations[0]; i++) {
         const struct tw_settings_sources sources = {.flags = relations[i].flags, .n_flags = 2};
 
-        cr_expect_eq(tw_settings_load(&sources, &settings, &report), TW_INVALID, "%s", relations[i].name);
-        cr_expect_eq(strncmp(report.problems[0].text, relations[i].expected, strlen(relations[i].expected)), 0, "%s: %s",
-                     relations[i].name, report.problems[0].text);
+        cr_expect_eq(tw_settings_load(&sources, &settings, &report), TW_INVALID, "%s",
+                     relations[i].name);
+        cr_expect_eq(
+            strncmp(report.problems[0].text, relations[i].expected, strlen(relations[i].expected)),
+            0, "%s: %s", relations[i].name, report.problems[0].text);
     }
 }
 
@@ -230,10 +258,13 @@ Test(config_settings, any_free_port_twice_is_no_clash)
 {
     const struct tw_setting_flag flags[] = {{"listen", "127.0.0.1:0"}, {"admin", "127.0.0.1:0"}};
 
-    cr_expect_eq(tw_settings_load(&(struct tw_settings_sources){.flags = flags, .n_flags = 2}, &settings, &report), TW_OK);
+    cr_expect_eq(tw_settings_load(&(struct tw_settings_sources){.flags = flags, .n_flags = 2},
+                                  &settings, &report),
+                 TW_OK);
 }
 
-Test(config_settings, no_setting_is_mistaken_for_a_variable_of_kubernetes_and_every_value_reads_back)
+Test(config_settings,
+     no_setting_is_mistaken_for_a_variable_of_kubernetes_and_every_value_reads_back)
 {
     size_t n;
     const struct tw_setting *table = tw_settings_table(&n);
@@ -247,7 +278,8 @@ Test(config_settings, no_setting_is_mistaken_for_a_variable_of_kubernetes_and_ev
         tw_settings_defaults(false, &settings);
         tw_setting_text(&settings, &table[i], text);
         cr_expect_str_eq(text, table[i].default_text, "%s", table[i].name);
-        cr_expect_eq(tw_value_parse(&table[i].rule, text, &number, NULL), TW_OK, "%s: %s", table[i].name, text);
+        cr_expect_eq(tw_value_parse(&table[i].rule, text, &number, NULL), TW_OK, "%s: %s",
+                     table[i].name, text);
         for (size_t other = i + 1; other < n; other++)
             cr_expect_str_neq(table[i].name, table[other].name);
     }

@@ -6,6 +6,7 @@
 
 #define S INT64_C(1000000000)
 
+/* clang-format off */
 static const struct {
     struct tw_value_rule rule;
     const char *text;
@@ -68,6 +69,7 @@ static const struct {
     {{.type = TW_VALUE_TEXT}, "", 0},
     {{.type = TW_VALUE_TEXT}, "a\nb", -1},
 };
+/* clang-format on */
 
 Test(config_value, values_are_read_exactly_or_refused_with_what_was_found_and_expected)
 {
@@ -78,12 +80,14 @@ Test(config_value, values_are_read_exactly_or_refused_with_what_was_found_and_ex
         tw_status status = tw_value_parse(&cases[i].rule, cases[i].text, &number, &error);
 
         if (cases[i].expected < 0) {
-            cr_expect_eq(status, TW_INVALID, "row %zu: \"%s\" was read as %lld", i, cases[i].text, (long long)number);
+            cr_expect_eq(status, TW_INVALID, "row %zu: \"%s\" was read as %lld", i, cases[i].text,
+                         (long long)number);
             cr_expect_eq(number, -77, "row %zu: a refused value was stored", i);
             cr_expect_not_null(strstr(error.text, ", expected "), "row %zu: \"%s\"", i, error.text);
         } else {
             cr_expect_eq(status, TW_OK, "row %zu: %s", i, error.text);
-            cr_expect_eq(number, cases[i].expected, "row %zu: \"%s\" was read as %lld", i, cases[i].text, (long long)number);
+            cr_expect_eq(number, cases[i].expected, "row %zu: \"%s\" was read as %lld", i,
+                         cases[i].text, (long long)number);
         }
     }
 }
@@ -93,10 +97,15 @@ Test(config_value, durations_and_sizes_are_written_the_shortest_exact_way)
     static const struct {
         int64_t value;
         const char *duration, *size;
-    } rows[] = {{0, "0", "0"}, {3 * S / 2, "1500ms", "1500000000"}, {60 * S, "1m", "58593750KiB"}, {1, "1ns", "1"}, {1 << 20, "1048576ns", "1MiB"}};
+    } rows[] = {{0, "0", "0"},
+                {3 * S / 2, "1500ms", "1500000000"},
+                {60 * S, "1m", "58593750KiB"},
+                {1, "1ns", "1"},
+                {1 << 20, "1048576ns", "1MiB"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char text[64];
-        cr_expect_str_eq(tw_value_duration_text(rows[i].value, text, sizeof text), rows[i].duration);
+        cr_expect_str_eq(tw_value_duration_text(rows[i].value, text, sizeof text),
+                         rows[i].duration);
         cr_expect_str_eq(tw_value_size_text(rows[i].value, text, sizeof text), rows[i].size);
     }
 }
@@ -106,11 +115,20 @@ Test(config_value, a_near_word_is_suggested_and_a_far_one_is_not)
     static const char *const words[] = {"listen", "admin", "log.level", "executor.threads", "off"};
     static const struct {
         const char *word, *expected;
-    } rows[] = {{"lisen", "listen"}, {"listne", "listen"}, {"amdin", "admin"}, {"fof", "off"} /* two fingers swapped */, {"log-level", "log.level"},
-                {"executor.thread", "executor.threads"}, {"journal", NULL}, {"", NULL}, {"x", NULL}};
+    } rows[] = {{"lisen", "listen"},
+                {"listne", "listen"},
+                {"amdin", "admin"},
+                {"fof", "off"} /* two fingers swapped */,
+                {"log-level", "log.level"},
+                {"executor.thread", "executor.threads"},
+                {"journal", NULL},
+                {"", NULL},
+                {"x", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const char *near = tw_value_suggest(rows[i].word, words, sizeof words / sizeof words[0]);
-        cr_expect((near == NULL && rows[i].expected == NULL) || (near != NULL && rows[i].expected != NULL && strcmp(near, rows[i].expected) == 0),
-                  "\"%s\" suggests %s", rows[i].word, near != NULL ? near : "nothing");
+        cr_expect(
+            (near == NULL && rows[i].expected == NULL) ||
+                (near != NULL && rows[i].expected != NULL && strcmp(near, rows[i].expected) == 0),
+            "\"%s\" suggests %s", rows[i].word, near != NULL ? near : "nothing");
     }
 }

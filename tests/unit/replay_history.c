@@ -1,5 +1,5 @@
-/* replay_history.c - files of past trades become events: the three formats, their quirks, and what is said of
- * a file that is none of them. The fixtures are made up. */
+/* replay_history.c - files of past trades become events: the three formats, their quirks, and what
+ * is said of a file that is none of them. The fixtures are made up. */
 #include <tradewake/cli/history.h>
 
 #include <criterion/criterion.h>
@@ -41,10 +41,13 @@ static void event_line(const struct tw_history_event *event, char text[256])
     char volume[TW_DECIMAL_TEXT_BYTES], rest[TW_DECIMAL_TEXT_BYTES], price[TW_DECIMAL_TEXT_BYTES];
     char stop[TW_DECIMAL_TEXT_BYTES], take[TW_DECIMAL_TEXT_BYTES];
     static const char *const types[] = {"", "market", "limit", "stop"};
-    snprintf(text, 256, "%s %s%s%s %s %s %s %s/%s @%s sl=%s tp=%s", tw_history_kind_word(event->kind), event->subject,
-             event->remainder[0] != '\0' ? ">" : "", event->remainder, event->is_sell ? "sell" : "buy", types[event->type],
-             event->symbol, tw_decimal_text(event->volume, volume), tw_decimal_text(event->remaining_volume, rest),
-             tw_decimal_text(event->price, price), tw_decimal_text(event->stop_loss, stop), tw_decimal_text(event->take_profit, take));
+    snprintf(text, 256, "%s %s%s%s %s %s %s %s/%s @%s sl=%s tp=%s",
+             tw_history_kind_word(event->kind), event->subject,
+             event->remainder[0] != '\0' ? ">" : "", event->remainder,
+             event->is_sell ? "sell" : "buy", types[event->type], event->symbol,
+             tw_decimal_text(event->volume, volume), tw_decimal_text(event->remaining_volume, rest),
+             tw_decimal_text(event->price, price), tw_decimal_text(event->stop_loss, stop),
+             tw_decimal_text(event->take_profit, take));
 }
 
 static void expect_events(const struct tw_history *history, const char *const *lines, uint32_t n)
@@ -55,10 +58,12 @@ static void expect_events(const struct tw_history *history, const char *const *l
         event_line(&history->events[i], line);
         cr_expect_str_eq(line, lines[i], "event %u is \"%s\", expected \"%s\"", i, line, lines[i]);
         uint32_t previous = history->events[i].previous;
-        cr_expect(previous == TW_HISTORY_NONE || previous < i, "event %u comes before what it depends on", i);
+        cr_expect(previous == TW_HISTORY_NONE || previous < i,
+                  "event %u comes before what it depends on", i);
     }
 }
 
+/* clang-format off */
 static const char *const mql5_history[] = {
     "place row2 buy stop GOLD 0.02/ @2150.4 sl=2140.1 tp=2171",
     "open row5 buy market us30.cash 1.65/ @12345678.5 sl= tp=",
@@ -69,6 +74,7 @@ static const char *const mql5_history[] = {
     "cancel row2 buy stop GOLD 0.02/ @ sl= tp=",
     "cancel row3 sell limit GOLD 0.02/ @ sl= tp=",
 };
+/* clang-format on */
 
 Test(replay_history, a_mql5_history_is_two_events_a_row_in_the_order_of_time)
 {
@@ -95,7 +101,8 @@ Test(replay_history, mql5_positions_have_two_volumes_and_averaged_prices)
 {
     static const char *const expected[] = {
         "open row5 buy market AUDCAD 0.01/ @0.8081 sl= tp=",
-        "close row5 buy market AUDCAD 0.01/ @0.80811 sl= tp=", /* closed in the second it was opened */
+        "close row5 buy market AUDCAD 0.01/ @0.80811 sl= tp=", /* closed in the second it was opened
+                                                                */
         "open row4 sell market AUDCAD 0.04/ @0.80812 sl= tp=",
         "open row3 sell market AUDCAD 0.3/ @0.8073754 sl= tp=", /* 0.8073753982300885 */
         "partial-close row4 sell market AUDCAD 0.01/0.03 @0.80201 sl= tp=",
@@ -114,12 +121,15 @@ Test(replay_history, mt4_chains_are_one_position_that_is_closed_in_parts)
     static const char *const expected[] = {
         "open 8000 buy market eurjpy 0.09/ @143.904 sl=143.833 tp=", /* 0.05 + 0.03 + 0.01 */
         "open 8005 buy market gbpusd 0.01/ @1.26153 sl= tp=",
-        "partial-close 8000>8010 buy market eurjpy 0.05/0.04 @145 sl= tp=", /* its ticket is between the opens' */
+        "partial-close 8000>8010 buy market eurjpy 0.05/0.04 @145 sl= tp=", /* its ticket is between
+                                                                               the opens' */
         "open 8011 buy market gbpusd 0.01/ @1.26153 sl=1.26 tp=1.27",
         "open 8100 sell market nq100_m 0.09/ @14995.3 sl= tp=",
-        "close 8005 buy market gbpusd 0.01/ @1.26145 sl= tp=", /* no ticket tells: behind the opens */
+        "close 8005 buy market gbpusd 0.01/ @1.26145 sl= tp=", /* no ticket tells: behind the opens
+                                                                */
         "close 8011 buy market gbpusd 0.01/ @1.27 sl= tp=",
-        "partial-close 8100>8101 sell market nq100_m 0.02/0.07 @14990.1 sl= tp=", /* linked by its child alone */
+        "partial-close 8100>8101 sell market nq100_m 0.02/0.07 @14990.1 sl= tp=", /* linked by its
+                                                                                     child alone */
         "partial-close 8010>8020 buy market eurjpy 0.03/0.01 @145.01 sl= tp=",
         "close 8020 buy market eurjpy 0.01/ @145.02 sl= tp=",
         "open 8200 buy market usdchf 0.04/ @0.9 sl= tp=",
@@ -143,18 +153,25 @@ Test(replay_history, mt4_chains_are_one_position_that_is_closed_in_parts)
     tw_history_clear(&history);
 }
 
-#define HISTORY_HEADER "Time;Type;Volume;Symbol;Price;S/L;T/P;Time;Price;Commission;Swap;Profit;Comment\n"
-#define HISTORY_ROW "2031.02.03 10:00:05;Sell;0.10;EURUSD;1.08125;;;2031.02.03 10:00:06;1.08300;;;-17.50;[sl]\n"
-#define MT4(closed, open) "<html><table><tr><td><b>Closed Transactions:</b></td></tr>\n" closed \
-    "<tr><td><b>Open Trades:</b></td></tr>\n" open "<tr><td><b>Summary:</b></td></tr></table></html>"
-#define MT4_ROW(ticket, title, side, item, close) "<tr><td title=\"" title "\">" ticket "</td><td>2031.06.01 10:00:00</td><td>" side \
-    "</td><td>0.01</td><td>" item "</td><td>1.1</td><td>0</td><td>0</td><td>" close "</td><td>1.2</td></tr>\n"
+#define HISTORY_HEADER                                                                             \
+    "Time;Type;Volume;Symbol;Price;S/L;T/P;Time;Price;Commission;Swap;Profit;Comment\n"
+#define HISTORY_ROW                                                                                \
+    "2031.02.03 10:00:05;Sell;0.10;EURUSD;1.08125;;;2031.02.03 10:00:06;1.08300;;;-17.50;[sl]\n"
+#define MT4(closed, open)                                                                          \
+    "<html><table><tr><td><b>Closed Transactions:</b></td></tr>\n" closed                          \
+    "<tr><td><b>Open Trades:</b></td></tr>\n" open                                                 \
+    "<tr><td><b>Summary:</b></td></tr></table></html>"
+#define MT4_ROW(ticket, title, side, item, close)                                                  \
+    "<tr><td title=\"" title "\">" ticket "</td><td>2031.06.01 10:00:00</td><td>" side             \
+    "</td><td>0.01</td><td>" item "</td><td>1.1</td><td>0</td><td>0</td><td>" close                \
+    "</td><td>1.2</td></tr>\n"
 #define CLOSED "2031.06.01 11:00:00"
 
 struct bad_case {
     const char *name, *bytes, *expected;
 };
 
+/* clang-format off */
 static const struct bad_case bad[] = {
     {"nothing", "", "F:1:1: the file is empty"},
     {"garbage", "\x7f" "ELF\x02\x01", "F:1:1: found no column \"Time\""},
@@ -185,6 +202,7 @@ static const struct bad_case bad[] = {
     {"a chain of two symbols", MT4(MT4_ROW("5", "to #6", "buy", "eurusd", CLOSED) MT4_ROW("6", "", "buy", "gbpusd", CLOSED), ""), "F:2:1: tickets 5 and 6 are linked, but are not of one symbol and side"},
     {"a remainder of what is open", MT4(MT4_ROW("6", "from #5", "buy", "eurusd", CLOSED), MT4_ROW("5", "", "buy", "eurusd", "&nbsp;")), "F:4:1: ticket 5 is open still"},
 };
+/* clang-format on */
 
 Test(replay_history, what_is_wrong_is_named_with_its_place)
 {
@@ -199,8 +217,8 @@ Test(replay_history, what_is_wrong_is_named_with_its_place)
         tw_status status = tw_history_read("F", bytes, size, &history, &error);
 
         cr_expect_eq(status, TW_INVALID, "%s was accepted", bad[i].name);
-        cr_expect_eq(strncmp(error.text, bad[i].expected, strlen(bad[i].expected)), 0, "%s: \"%s\", expected \"%s\"", bad[i].name,
-                     error.text, bad[i].expected);
+        cr_expect_eq(strncmp(error.text, bad[i].expected, strlen(bad[i].expected)), 0,
+                     "%s: \"%s\", expected \"%s\"", bad[i].name, error.text, bad[i].expected);
         cr_expect_eq(history.n_events, 7, "%s changed the result", bad[i].name);
         free(bytes);
     }
@@ -208,7 +226,8 @@ Test(replay_history, what_is_wrong_is_named_with_its_place)
 
 Test(replay_history, a_file_cut_anywhere_is_an_error_or_a_shorter_history_and_never_a_crash)
 {
-    static const char *const names[] = {"mql5_history.csv", "mql5_positions.csv", "mt4_statement.htm"};
+    static const char *const names[] = {"mql5_history.csv", "mql5_positions.csv",
+                                        "mt4_statement.htm"};
     for (size_t f = 0; f < sizeof names / sizeof names[0]; f++) {
         struct file file = read_fixture(names[f]);
         for (size_t size = 0; size < file.size; size++) {
@@ -217,7 +236,8 @@ Test(replay_history, a_file_cut_anywhere_is_an_error_or_a_shorter_history_and_ne
             char *bytes = malloc(size > 0 ? size : 1);
             memcpy(bytes, file.bytes, size);
             tw_status status = tw_history_read(names[f], bytes, size, &history, &error);
-            cr_expect(status == TW_OK || strstr(error.text, names[f]) != NULL, "%s cut to %zu: \"%s\"", names[f], size, error.text);
+            cr_expect(status == TW_OK || strstr(error.text, names[f]) != NULL,
+                      "%s cut to %zu: \"%s\"", names[f], size, error.text);
             tw_history_clear(&history);
             free(bytes);
         }
@@ -227,12 +247,13 @@ Test(replay_history, a_file_cut_anywhere_is_an_error_or_a_shorter_history_and_ne
 
 Test(replay_history, a_close_before_its_open_is_put_behind_it_and_counted)
 {
-    static const char text[] = HISTORY_HEADER
-        "2031.02.03 10:00:05;Sell;0.10;EURUSD;1.1;;;2031.02.03 09:00:00;1.1;;;1;\n";
+    static const char text[] =
+        HISTORY_HEADER "2031.02.03 10:00:05;Sell;0.10;EURUSD;1.1;;;2031.02.03 09:00:00;1.1;;;1;\n";
     struct tw_history history = {0};
     struct tw_error error = {0};
 
-    cr_assert_eq(tw_history_read("F", text, sizeof text - 1, &history, &error), TW_OK, "%s", error.text);
+    cr_assert_eq(tw_history_read("F", text, sizeof text - 1, &history, &error), TW_OK, "%s",
+                 error.text);
 
     cr_expect_eq(history.events_moved, 1);
     cr_expect_eq(history.events[0].kind, TW_HISTORY_OPEN);
@@ -245,9 +266,15 @@ static const struct {
     const char *text, *expected;
 } numbers[] = {
     {"4 694.88", "4694.88"},
-    {"4\xc2\xa0" "694.88", "4694.88"},      /* no-break space */
-    {"4\xa0" "694.88", "4694.88"},          /* the same in Windows-1252 */
-    {"4\xe2\x80\xaf" "694.88", "4694.88"},  /* narrow no-break space */
+    {"4\xc2\xa0"
+     "694.88",
+     "4694.88"}, /* no-break space */
+    {"4\xa0"
+     "694.88",
+     "4694.88"}, /* the same in Windows-1252 */
+    {"4\xe2\x80\xaf"
+     "694.88",
+     "4694.88"}, /* narrow no-break space */
     {"1 234 567.5", "1234567.5"},
     {"0.8073753982300885", "0.8073754"},
     {"0.123456784", "0.12345678"},
@@ -263,13 +290,17 @@ Test(replay_history, prices_have_thousands_and_are_rounded_to_eight_decimals)
         char bytes[512], price[TW_DECIMAL_TEXT_BYTES];
         struct tw_history history = {0};
         struct tw_error error = {0};
-        int size = snprintf(bytes, sizeof bytes, HISTORY_HEADER "2031.02.03 10:00:05;Sell;0.10;EURUSD;%s;;;2031.02.03 10:00:06;1.1;;;1;\n",
-                            numbers[i].text);
+        int size =
+            snprintf(bytes, sizeof bytes,
+                     HISTORY_HEADER
+                     "2031.02.03 10:00:05;Sell;0.10;EURUSD;%s;;;2031.02.03 10:00:06;1.1;;;1;\n",
+                     numbers[i].text);
 
         tw_status status = tw_history_read("F", bytes, (size_t)size, &history, &error);
 
         cr_assert_eq(status, TW_OK, "%s: %s", numbers[i].text, error.text);
-        cr_expect_str_eq(tw_decimal_text(history.events[0].price, price), numbers[i].expected, "%s became %s", numbers[i].text, price);
+        cr_expect_str_eq(tw_decimal_text(history.events[0].price, price), numbers[i].expected,
+                         "%s became %s", numbers[i].text, price);
         tw_history_clear(&history);
     }
 }

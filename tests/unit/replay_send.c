@@ -1,5 +1,5 @@
-/* replay_send.c - sending history to a server that is busy, breaks off and refuses: every event arrives, in
- * the order of its position, and is answered exactly once. */
+/* replay_send.c - sending history to a server that is busy, breaks off and refuses: every event
+ * arrives, in the order of its position, and is answered exactly once. */
 #include "replay.h"
 
 #include <tradewake/base/clock.h>
@@ -24,16 +24,18 @@ enum { POSITIONS = 400, POSITIONS_MAX = 1500, FOLLOWERS = 30 };
 
 /* What the fake server does, and what it saw. Its stream is one call at a time: one thread. */
 static struct {
-    uint32_t busy_every;   /* each so-manieth message is refused for now, and stays so for its first time only */
-    uint32_t break_at;     /* the connection ends at this message, once; 0 = never */
-    uint32_t refuse_line;  /* this line's events are refused for good */
-    uint32_t short_line;   /* this line's events forget one follower */
-    bool holds;            /* nothing is answered before so many are out as may be, and a while longer */
+    uint32_t busy_every;  /* each so-manieth message is refused for now, and stays so for its first
+                             time only */
+    uint32_t break_at;    /* the connection ends at this message, once; 0 = never */
+    uint32_t refuse_line; /* this line's events are refused for good */
+    uint32_t short_line;  /* this line's events forget one follower */
+    bool holds; /* nothing is answered before so many are out as may be, and a while longer */
 
-    bool floods;           /* the client's switch */
+    bool floods; /* the client's switch */
 
     pthread_mutex_t lock;
-    uint32_t asked, early; /* questions whether an event was sent; closes that came before the answer */
+    uint32_t asked,
+        early; /* questions whether an event was sent; closes that came before the answer */
     bool was_sent[POSITIONS_MAX + 2]; /* by line */
     uint32_t messages, streams, messages_while_held;
     char accepted[2 * POSITIONS_MAX][TW_ID_BYTES]; /* in the order they were accepted */
@@ -103,7 +105,8 @@ static uint32_t line_of(const char *event_id)
     return (uint32_t)strtoul(at + 1, NULL, 10);
 }
 
-static void on_request(struct tw_call *call, const ProtobufCMessage *message, const struct tw_refusal *invalid)
+static void on_request(struct tw_call *call, const ProtobufCMessage *message,
+                       const struct tw_refusal *invalid)
 {
     (void)invalid;
     const Tradewake__V1__StreamEventsRequest *request = (const void *)message;
@@ -112,7 +115,8 @@ static void on_request(struct tw_call *call, const ProtobufCMessage *message, co
     fake.messages++;
     if (fake.messages == fake.break_at) {
         struct tw_refusal refusal;
-        tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_SHUTTING_DOWN, NULL, "going down");
+        tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_SHUTTING_DOWN, NULL,
+                  "going down");
         queue_head = queue_tail;
         tw_call_refuse(call, &refusal);
         pthread_mutex_unlock(&fake.lock);
@@ -155,7 +159,8 @@ static void on_stream_end(struct tw_call *call, bool cancelled)
 }
 
 /* The orders of an event are sent a while after somebody asks for it. */
-static void on_submit(struct tw_call *call, const ProtobufCMessage *message, const struct tw_refusal *invalid)
+static void on_submit(struct tw_call *call, const ProtobufCMessage *message,
+                      const struct tw_refusal *invalid)
 {
     (void)invalid;
     const Tradewake__V1__SubmitEventRequest *request = (const void *)message;
@@ -178,7 +183,8 @@ static void on_submit_timer(struct tw_call *call)
 }
 
 /* The table names every method of a service: the others are not called here. */
-static void refuse_other(struct tw_call *call, const ProtobufCMessage *request, const struct tw_refusal *invalid)
+static void refuse_other(struct tw_call *call, const ProtobufCMessage *request,
+                         const struct tw_refusal *invalid)
 {
     struct tw_refusal refusal;
     (void)request;
@@ -190,8 +196,11 @@ static void refuse_other(struct tw_call *call, const ProtobufCMessage *request, 
 #define EVENTS "/tradewake.v1.EventService/"
 static const struct tw_wire_method methods[] = {
     {.path = EVENTS "SubmitEvent", .on_request = on_submit, .on_timer = on_submit_timer},
-    {.path = EVENTS "StreamEvents", .on_request = on_request, .on_writable = write_next,
-     .on_timer = on_timer, .on_finished = on_stream_end},
+    {.path = EVENTS "StreamEvents",
+     .on_request = on_request,
+     .on_writable = write_next,
+     .on_timer = on_timer,
+     .on_finished = on_stream_end},
     {.path = EVENTS "SyncMaster", .on_request = refuse_other},
     {.path = EVENTS "ExplainEvent", .on_request = refuse_other},
     {.path = EVENTS "GetEvent", .on_request = refuse_other},
@@ -202,7 +211,8 @@ static const struct tw_wire_method methods[] = {
 
 /* ---- The client's side ---- */
 
-/* Positions of one file: one after the other, or all opened in one second and closed in the next. */
+/* Positions of one file: one after the other, or all opened in one second and closed in the next.
+ */
 static void make_history(struct tw_history *history, int positions, bool is_in_turn)
 {
     char *text = NULL;
@@ -212,8 +222,10 @@ static void make_history(struct tw_history *history, int positions, bool is_in_t
     fprintf(memory, "Time;Type;Volume;Symbol;Price;Volume;Time;Price;Commission;Swap;Profit\n");
     for (int i = 0; i < positions; i++) {
         int at_s = is_in_turn ? 2 * i : 0;
-        fprintf(memory, "2031.03.01 08:%02d:%02d;Buy;0.01;AUDCAD;0.8;0.01;2031.03.01 08:%02d:%02d;0.9;;;1\n", at_s / 60,
-                at_s % 60, (at_s + 1) / 60, (at_s + 1) % 60);
+        fprintf(
+            memory,
+            "2031.03.01 08:%02d:%02d;Buy;0.01;AUDCAD;0.8;0.01;2031.03.01 08:%02d:%02d;0.9;;;1\n",
+            at_s / 60, at_s % 60, (at_s + 1) / 60, (at_s + 1) % 60);
     }
     fclose(memory);
     cr_assert_eq(tw_history_read("F", text, size, history, &error), TW_OK, "%s", error.text);
@@ -236,14 +248,20 @@ static struct run sent(const int64_t *due_ns, int positions, bool is_in_turn)
     char address[64];
     struct tw_error error = {0};
     const struct tw_wire_options options = {.listen = "127.0.0.1:0", .rpc_threads = 1};
-    cr_assert_eq(tw_wire_server_start(&options, methods, &run.server, &error), TW_OK, "%s", error.text);
+    cr_assert_eq(tw_wire_server_start(&options, methods, &run.server, &error), TW_OK, "%s",
+                 error.text);
     snprintf(address, sizeof address, "127.0.0.1:%d", tw_wire_server_port(run.server));
-    cr_assert_eq(tw_wire_client_open(address, &run.session.client, &error), TW_OK, "%s", error.text);
+    cr_assert_eq(tw_wire_client_open(address, &run.session.client, &error), TW_OK, "%s",
+                 error.text);
     run.session.server = address;
     make_history(&run.history, positions, is_in_turn);
     cr_assert(replay_names_init(&run.names, "M1", NULL, (const uint8_t *)"x", 1));
-    run.sending = (struct replay_sending){.session = &run.session, .history = &run.history, .names = &run.names,
-                                          .due_ns = due_ns, .subscribed = FOLLOWERS, .floods = fake.floods};
+    run.sending = (struct replay_sending){.session = &run.session,
+                                          .history = &run.history,
+                                          .names = &run.names,
+                                          .due_ns = due_ns,
+                                          .subscribed = FOLLOWERS,
+                                          .floods = fake.floods};
 
     run.code = replay_send(&run.sending, &run.result);
 
@@ -279,7 +297,8 @@ Test(replay_send, every_event_is_sent_once_and_answered, .timeout = 60)
     cr_expect_eq(run.result.answered, 2 * POSITIONS);
     cr_expect_eq(run.result.accepted, 2 * POSITIONS * (FOLLOWERS - 2));
     cr_expect_eq(run.result.skipped, 2 * POSITIONS * 2);
-    cr_expect_eq(run.result.mismatched + run.result.refused + run.result.resent + run.result.duplicates, 0);
+    cr_expect_eq(
+        run.result.mismatched + run.result.refused + run.result.resent + run.result.duplicates, 0);
     expect_all_in_order(&run);
     clear(&run);
 }
@@ -322,7 +341,8 @@ Test(replay_send, what_a_busy_server_refuses_is_sent_again_before_what_depends_o
     clear(&run);
 }
 
-Test(replay_send, after_a_break_what_was_not_answered_is_sent_again_with_the_same_ids, .timeout = 60)
+Test(replay_send, after_a_break_what_was_not_answered_is_sent_again_with_the_same_ids,
+     .timeout = 60)
 {
     fake.floods = true;
     fake.break_at = POSITIONS / 2;
@@ -359,7 +379,9 @@ Test(replay_send, an_answer_that_forgets_a_follower_is_seen, .timeout = 60)
     struct run run = sent(NULL, POSITIONS, true);
 
     cr_expect_eq(run.result.mismatched, 2);
-    cr_expect_not_null(strstr(run.result.mismatches[0], "27 accepted + 2 skipped, expected 30 followers"), "%s", run.result.mismatches[0]);
+    cr_expect_not_null(
+        strstr(run.result.mismatches[0], "27 accepted + 2 skipped, expected 30 followers"), "%s",
+        run.result.mismatches[0]);
     clear(&run);
 }
 

@@ -8,27 +8,47 @@
 #include <string.h>
 
 static const struct command_option server_options[] = {
-    {.flag = "--server", .value = "ADDR:PORT", .rule = {.type = TW_VALUE_ADDRESS},
-     .default_text = "127.0.0.1:50051", .variable = "TRADEWAKE_SERVER", .help = "the server to ask"},
-    {.flag = "--timeout", .value = "TIME", .rule = {.type = TW_VALUE_DURATION, .min = 1000000, .max = INT64_C(86400000000000)},
-     .default_text = "40s", .help = "how long to wait for an answer"},
+    {.flag = "--server",
+     .value = "ADDR:PORT",
+     .rule = {.type = TW_VALUE_ADDRESS},
+     .default_text = "127.0.0.1:50051",
+     .variable = "TRADEWAKE_SERVER",
+     .help = "the server to ask"},
+    {.flag = "--timeout",
+     .value = "TIME",
+     .rule = {.type = TW_VALUE_DURATION, .min = 1000000, .max = INT64_C(86400000000000)},
+     .default_text = "40s",
+     .help = "how long to wait for an answer"},
 };
 static const struct command_option output_options[] = {
-    {.flag = "-o", .also = "--output", .value = "FORMAT", .rule = {.type = TW_VALUE_ENUM, .choices = "table|json"},
-     .default_text = "table", .help = "table or json"},
+    {.flag = "-o",
+     .also = "--output",
+     .value = "FORMAT",
+     .rule = {.type = TW_VALUE_ENUM, .choices = "table|json"},
+     .default_text = "table",
+     .help = "table or json"},
 };
 static const struct command_option stream_options[] = {
-    {.flag = "--count", .value = "N", .rule = {.type = TW_VALUE_INT, .min = 1, .max = INT64_MAX},
+    {.flag = "--count",
+     .value = "N",
+     .rule = {.type = TW_VALUE_INT, .min = 1, .max = INT64_MAX},
      .help = "end after so many"},
-    {.flag = "--for", .value = "TIME", .rule = {.type = TW_VALUE_DURATION, .min = 1000000, .max = INT64_C(31536000000000000)},
+    {.flag = "--for",
+     .value = "TIME",
+     .rule = {.type = TW_VALUE_DURATION, .min = 1000000, .max = INT64_C(31536000000000000)},
      .help = "end after so long"},
 };
 static const struct command_option settings_options[] = {
-    {.flag = "--config", .value = "FILE", .rule = {.type = TW_VALUE_PATH}, .variable = "TRADEWAKE_CONFIG",
+    {.flag = "--config",
+     .value = "FILE",
+     .rule = {.type = TW_VALUE_PATH},
+     .variable = "TRADEWAKE_CONFIG",
      .help = "the configuration file (YAML)"},
 };
 static const struct command_option help_option = {
-    .flag = "-h", .also = "--help", .help = "this text",
+    .flag = "-h",
+    .also = "--help",
+    .help = "this text",
 };
 
 static const struct {
@@ -48,7 +68,8 @@ size_t command_options(const struct command *command, const struct command_optio
     for (size_t i = 0; i < command->n_options; i++)
         ret[n++] = &command->options[i];
     for (size_t t = 0; t < COUNT(shared_tables); t++)
-        for (size_t i = 0; i < shared_tables[t].n && (command->shared & shared_tables[t].shared) != 0; i++)
+        for (size_t i = 0;
+             i < shared_tables[t].n && (command->shared & shared_tables[t].shared) != 0; i++)
             ret[n++] = &shared_tables[t].options[i];
     ret[n++] = &help_option;
     assert(n <= OPTIONS_MAX);
@@ -58,7 +79,8 @@ size_t command_options(const struct command *command, const struct command_optio
 int usage_error(const struct command *command, const char *format, ...)
 {
     va_list values;
-    fprintf(stderr, "tradewake%s%s: ", command != NULL ? " " : "", command != NULL ? command->name : "");
+    fprintf(stderr, "tradewake%s%s: ", command != NULL ? " " : "",
+            command != NULL ? command->name : "");
     va_start(values, format);
     vfprintf(stderr, format, values);
     va_end(values);
@@ -120,7 +142,8 @@ static bool unknown_command(int argc, char **argv)
     for (size_t i = 0; i < n; i++)
         names[i] = table[i].name;
     bool has_second = argc > 1 && argv[1][0] != '-';
-    snprintf(typed, sizeof typed, "%.40s%s%.40s", argv[0], has_second ? " " : "", has_second ? argv[1] : "");
+    snprintf(typed, sizeof typed, "%.40s%s%.40s", argv[0], has_second ? " " : "",
+             has_second ? argv[1] : "");
     const char *near = tw_value_suggest(typed, names, n);
     if (!has_second && is_group(argv[0])) {
         usage_error(NULL, "\"%s\" needs one more word", typed);
@@ -150,7 +173,8 @@ static const struct command_option *find_option(const struct command *command, c
     const struct command_option *options[OPTIONS_MAX];
     size_t n = command_options(command, options);
     for (size_t i = 0; i < n; i++)
-        if (flag_matches(options[i]->flag, word, size) || flag_matches(options[i]->also, word, size))
+        if (flag_matches(options[i]->flag, word, size) ||
+            flag_matches(options[i]->also, word, size))
             return options[i];
     return NULL;
 }
@@ -189,7 +213,8 @@ static bool unknown_flag(const struct command *command, const char *word, size_t
 static bool is_bool_word(const char *word)
 {
     int64_t ignored;
-    return tw_value_parse(&(struct tw_value_rule){.type = TW_VALUE_BOOL}, word, &ignored, NULL) == TW_OK;
+    return tw_value_parse(&(struct tw_value_rule){.type = TW_VALUE_BOOL}, word, &ignored, NULL) ==
+           TW_OK;
 }
 
 struct reading {
@@ -208,12 +233,14 @@ static const char *flag_value(struct reading *reading, const char *word)
     return reading->at + 1 < reading->argc ? reading->argv[++reading->at] : NULL;
 }
 
-static bool read_setting(struct reading *reading, const struct tw_setting *setting, const char *word)
+static bool read_setting(struct reading *reading, const struct tw_setting *setting,
+                         const char *word)
 {
     struct args *args = reading->args;
     const char *text = "true"; /* a bare --reflection */
-    bool is_bare = setting->rule.type == TW_VALUE_BOOL && strchr(word, '=') == NULL &&
-                   (reading->at + 1 >= reading->argc || !is_bool_word(reading->argv[reading->at + 1]));
+    bool is_bare =
+        setting->rule.type == TW_VALUE_BOOL && strchr(word, '=') == NULL &&
+        (reading->at + 1 >= reading->argc || !is_bool_word(reading->argv[reading->at + 1]));
     if (!is_bare)
         text = flag_value(reading, word);
     if (text == NULL) {
@@ -228,7 +255,8 @@ static bool read_setting(struct reading *reading, const struct tw_setting *setti
     return true;
 }
 
-static bool read_option(struct reading *reading, const struct command_option *option, const char *word)
+static bool read_option(struct reading *reading, const struct command_option *option,
+                        const char *word)
 {
     struct args *args = reading->args;
     const char *text = "true";

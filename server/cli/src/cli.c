@@ -10,10 +10,12 @@
 
 static int run(const struct tw_cli_host *host, const struct args *args)
 {
-    struct session session = {.host = host, .command = args->command, .args = *args, .environment = environ};
+    struct session session = {
+        .host = host, .command = args->command, .args = *args, .environment = environ};
     bool is_terminal = isatty(STDOUT_FILENO) != 0;
     session.is_json = (args->command->shared & TAKES_OUTPUT) != 0 && args_number(args, "-o") == 1;
-    session.json = (struct tw_json){.out = stdout, .is_pretty = is_terminal && (args->command->shared & TAKES_STREAM) == 0};
+    session.json = (struct tw_json){
+        .out = stdout, .is_pretty = is_terminal && (args->command->shared & TAKES_STREAM) == 0};
     tw_arena_init(&session.arena, COMMAND_BYTES_MAX);
 
     int code = args->command->run(&session);
@@ -31,7 +33,8 @@ static int run(const struct tw_cli_host *host, const struct args *args)
 int tw_cli_run(const struct tw_cli_host *host, int argc, char **argv)
 {
     static struct args args;
-    bool asks_version = argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0);
+    bool asks_version =
+        argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0);
     if (asks_version) {
         printf("tradewake %s\n", host->version);
         return TW_EXIT_DONE;

@@ -1,8 +1,8 @@
 /* command.h - what a command is: one row of a table.
  *
- * A row says what a command takes, what it calls and what it prints. Most need no code of their own: a
- * flag names the field of the request that it sets, an operand too, and run_call() or run_list() does
- * the rest. Help is written from the same row.
+ * A row says what a command takes, what it calls and what it prints. Most need no code of their
+ * own: a flag names the field of the request that it sets, an operand too, and run_call() or
+ * run_list() does the rest. Help is written from the same row.
  *
  * Thread: main for everything here, unless it says otherwise. */
 #ifndef CLI_COMMAND_H
@@ -19,11 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+#define COUNT(array)  (sizeof(array) / sizeof(array)[0])
 #define PRINTED_BYTES 1024u /* one cell of a table */
 
 struct command_option {
-    const char *flag;  /* "--volume"; "-o" has its long form in `also` */
+    const char *flag; /* "--volume"; "-o" has its long form in `also` */
     const char *also;
     const char *value; /* "VOLUME", as in help; NULL = a switch */
     struct tw_value_rule rule;
@@ -66,9 +66,9 @@ struct command {
     int (*run)(struct session *session);
 
     /* For run_call() and run_list(). */
-    const char *method;         /* "/tradewake.v1.FollowerService/CreateFollower" */
+    const char *method; /* "/tradewake.v1.FollowerService/CreateFollower" */
     const char *operand_fields[2];
-    const char *mask_root;      /* an update: fields under it that were given go into update_mask */
+    const char *mask_root; /* an update: fields under it that were given go into update_mask */
     const struct column *columns; /* ended by a NULL title */
 };
 
@@ -96,8 +96,8 @@ struct args {
     bool wants_help;
 };
 
-/* Reads argv behind the program's name. False: it was told why, exit 2. ret->command is NULL when no command
- * was named. */
+/* Reads argv behind the program's name. False: it was told why, exit 2. ret->command is NULL when
+ * no command was named. */
 bool args_read(int argc, char **argv, struct args *ret);
 
 /* The last value given, else the environment's, else the default; NULL = none of them. */
@@ -108,7 +108,8 @@ bool args_has(const struct args *args, const char *flag);
 
 /* The options of a command with those it shares; up to OPTIONS_MAX. Returns how many. */
 enum { OPTIONS_MAX = 48 };
-size_t command_options(const struct command *command, const struct command_option *ret[OPTIONS_MAX]);
+size_t command_options(const struct command *command,
+                       const struct command_option *ret[OPTIONS_MAX]);
 
 /* A usage error on standard error, with the way to help. Returns TW_EXIT_USAGE. */
 int usage_error(const struct command *command, const char *format, ...) TW_PRINTF(2, 3);
@@ -125,8 +126,8 @@ struct session {
     struct args args;
     char **environment;
     bool is_json;
-    struct tw_json json;    /* to standard output */
-    struct tw_arena arena;  /* as long as the command */
+    struct tw_json json;   /* to standard output */
+    struct tw_arena arena; /* as long as the command */
     struct tw_wire_client *client;
     const char *server;
 };
@@ -157,8 +158,8 @@ int session_error(struct session *session, const char *format, ...) TW_PRINTF(2,
 
 /* A stream read until --count things, --for so long, its end, or Ctrl-C.
  * on_message: prints what it likes, returns how many things it was; *left: at most so many. */
-typedef uint64_t stream_print(struct session *session, void *context, const ProtobufCMessage *message,
-                              uint64_t left);
+typedef uint64_t stream_print(struct session *session, void *context,
+                              const ProtobufCMessage *message, uint64_t left);
 int session_stream(struct session *session, const char *method, const ProtobufCMessage *request,
                    stream_print *on_message, void *context);
 

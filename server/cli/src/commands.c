@@ -1,12 +1,21 @@
 /* The commands, one row each. */
 #include "command.h"
 
-#define EVENTS "/tradewake.v1.EventService/"
-#define COPIES "/tradewake.v1.CopyService/"
+#define EVENTS    "/tradewake.v1.EventService/"
+#define COPIES    "/tradewake.v1.CopyService/"
 #define FOLLOWERS "/tradewake.v1.FollowerService/"
-#define METRICS "/tradewake.v1.MetricsService/"
-#define TEXT_RULE {.type = TW_VALUE_TEXT}
-#define DURATION_RULE {.type = TW_VALUE_DURATION, .min = 0, .max = INT64_C(31536000000000000)}
+#define METRICS   "/tradewake.v1.MetricsService/"
+#define TEXT_RULE                                                                                  \
+    {                                                                                              \
+        .type = TW_VALUE_TEXT                                                                      \
+    }
+#define DURATION_RULE                                                                              \
+    {                                                                                              \
+        .type = TW_VALUE_DURATION, .min = 0, .max = INT64_C(31536000000000000)                     \
+    }
+
+/* Rows, not code. */
+/* clang-format off */
 
 /* ---- Columns ---- */
 
@@ -355,6 +364,8 @@ static const struct command table[] = {
      .examples = "  tradewake health\n  tradewake health --service readiness --wait 30s"},
     {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
 };
+
+/* clang-format on */
 
 const struct command *commands_table(size_t *ret_n)
 {

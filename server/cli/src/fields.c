@@ -39,7 +39,8 @@ size_t tw_fields_count(const ProtobufCMessage *message, const ProtobufCFieldDesc
     const char *count = (const char *)message + field->quantifier_offset;
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return *(const size_t *)(const void *)count;
-    if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0 && *(const uint32_t *)(const void *)count != field->id)
+    if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0 &&
+        *(const uint32_t *)(const void *)count != field->id)
         return 0;
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)
         return *(ProtobufCMessage *const *)tw_fields_member(message, field) != NULL;
@@ -53,8 +54,9 @@ bool tw_fields_is_map(const ProtobufCFieldDescriptor *field)
         return false;
     const ProtobufCMessageDescriptor *type = field->descriptor;
     size_t length = strlen(type->short_name);
-    return length > 5 && strcmp(type->short_name + length - 5, "Entry") == 0 && type->n_fields == 2 &&
-           strcmp(type->fields[0].name, "key") == 0 && strcmp(type->fields[1].name, "value") == 0 &&
+    return length > 5 && strcmp(type->short_name + length - 5, "Entry") == 0 &&
+           type->n_fields == 2 && strcmp(type->fields[0].name, "key") == 0 &&
+           strcmp(type->fields[1].name, "value") == 0 &&
            type->fields[0].type == PROTOBUF_C_TYPE_STRING;
 }
 
@@ -119,12 +121,15 @@ static tw_status parse_enum(const ProtobufCEnumDescriptor *type, const char *pat
     }
     const char *near = tw_value_suggest(upper, words, n);
     if (near != NULL)
-        return tw_error_set(error, TW_INVALID, "%s: found \"%s\"; did you mean %s?", path, text, near);
+        return tw_error_set(error, TW_INVALID, "%s: found \"%s\"; did you mean %s?", path, text,
+                            near);
     char expected[256] = "";
     size_t used = 0;
     for (size_t i = 1; i < n && used + 80 < sizeof expected; i++) /* 0 is UNSPECIFIED */
-        used += (size_t)snprintf(expected + used, sizeof expected - used, "%s%.60s", i > 1 ? ", " : "", words[i]);
-    return tw_error_set(error, TW_INVALID, "%s: found \"%s\", expected one of %s", path, text, expected);
+        used += (size_t)snprintf(expected + used, sizeof expected - used, "%s%.60s",
+                                 i > 1 ? ", " : "", words[i]);
+    return tw_error_set(error, TW_INVALID, "%s: found \"%s\", expected one of %s", path, text,
+                        expected);
 }
 
 /* ---- Times ---- */
@@ -132,7 +137,8 @@ static tw_status parse_enum(const ProtobufCEnumDescriptor *type, const char *pat
 bool tw_fields_well_known(const ProtobufCMessage *message, char *text, size_t size)
 {
     if (message->descriptor == &google__protobuf__timestamp__descriptor) {
-        const Google__Protobuf__Timestamp *time = (const Google__Protobuf__Timestamp *)(const void *)message;
+        const Google__Protobuf__Timestamp *time =
+            (const Google__Protobuf__Timestamp *)(const void *)message;
         time_t seconds = (time_t)time->seconds;
         struct tm parts;
         if (gmtime_r(&seconds, &parts) == NULL)
@@ -149,10 +155,12 @@ bool tw_fields_well_known(const ProtobufCMessage *message, char *text, size_t si
         return true;
     }
     if (message->descriptor == &google__protobuf__duration__descriptor) {
-        const Google__Protobuf__Duration *span = (const Google__Protobuf__Duration *)(const void *)message;
+        const Google__Protobuf__Duration *span =
+            (const Google__Protobuf__Duration *)(const void *)message;
         bool is_negative = span->seconds < 0 || span->nanos < 0;
         int written = snprintf(text, size, "%s%" PRIu64 ".%09d", is_negative ? "-" : "",
-                               span->seconds < 0 ? (uint64_t)0 - (uint64_t)span->seconds : (uint64_t)span->seconds,
+                               span->seconds < 0 ? (uint64_t)0 - (uint64_t)span->seconds
+                                                 : (uint64_t)span->seconds,
                                abs(span->nanos));
         size_t length = written > 0 && (size_t)written < size - 1 ? (size_t)written : size - 2;
         while (length > 0 && text[length - 1] == '0')
@@ -186,7 +194,8 @@ static bool parse_timestamp(const char *text, int64_t *ret_seconds, int32_t *ret
     int hours, minutes, consumed = 0;
     if (strcmp(at, "Z") == 0) {
         /* UTC as it is. */
-    } else if ((*at == '+' || *at == '-') && sscanf(at + 1, "%2d:%2d%n", &hours, &minutes, &consumed) == 2 &&
+    } else if ((*at == '+' || *at == '-') &&
+               sscanf(at + 1, "%2d:%2d%n", &hours, &minutes, &consumed) == 2 &&
                at[1 + consumed] == '\0') {
         seconds += (*at == '+' ? -1 : 1) * (hours * 3600 + minutes * 60);
     } else {
@@ -203,14 +212,17 @@ static tw_status set_well_known(ProtobufCMessage *message, const char *path, con
     if (message->descriptor == &google__protobuf__timestamp__descriptor) {
         Google__Protobuf__Timestamp *time = (Google__Protobuf__Timestamp *)(void *)message;
         if (!parse_timestamp(text, &time->seconds, &time->nanos))
-            return tw_error_set(error, TW_INVALID,
-                                "%s: found \"%s\", expected a time such as 2026-11-30T09:48:36Z, or now", path, text);
+            return tw_error_set(
+                error, TW_INVALID,
+                "%s: found \"%s\", expected a time such as 2026-11-30T09:48:36Z, or now", path,
+                text);
         return TW_OK;
     }
     Google__Protobuf__Duration *span = (Google__Protobuf__Duration *)(void *)message;
     struct tw_error why;
     int64_t ns;
-    if (tw_value_parse(&(struct tw_value_rule){.type = TW_VALUE_DURATION}, text, &ns, &why) != TW_OK)
+    if (tw_value_parse(&(struct tw_value_rule){.type = TW_VALUE_DURATION}, text, &ns, &why) !=
+        TW_OK)
         return tw_error_set(error, TW_INVALID, "%s: %s", path, why.text);
     span->seconds = ns / TW_NS_PER_S;
     span->nanos = (int32_t)(ns % TW_NS_PER_S);
@@ -219,7 +231,8 @@ static tw_status set_well_known(ProtobufCMessage *message, const char *path, con
 
 static bool is_well_known(const ProtobufCMessageDescriptor *type)
 {
-    return type == &google__protobuf__timestamp__descriptor || type == &google__protobuf__duration__descriptor;
+    return type == &google__protobuf__timestamp__descriptor ||
+           type == &google__protobuf__duration__descriptor;
 }
 
 /* ---- Setting ---- */
@@ -240,19 +253,22 @@ static tw_status parse_integer(const struct setting *setting, const char *text, 
 {
     char *end;
     bool is_negative = text[0] == '-';
-    bool is_number = (text[0] >= '0' && text[0] <= '9') || (is_negative && text[1] >= '0' && text[1] <= '9');
+    bool is_number =
+        (text[0] >= '0' && text[0] <= '9') || (is_negative && text[1] >= '0' && text[1] <= '9');
     uint64_t magnitude = is_number ? strtoull(text + is_negative, &end, 10) : 0;
     /* Two's complement has one more below zero. */
     bool fits = is_negative ? min < 0 && magnitude <= max + 1 : magnitude <= max;
     if (!is_number || *end != '\0' || !fits)
-        return tw_error_set(setting->error, TW_INVALID, "%s: found \"%s\", expected a whole number from %" PRId64 " to %" PRIu64,
+        return tw_error_set(setting->error, TW_INVALID,
+                            "%s: found \"%s\", expected a whole number from %" PRId64
+                            " to %" PRIu64,
                             setting->path, text, min, max);
     *ret = is_negative ? (uint64_t)0 - magnitude : magnitude;
     return TW_OK;
 }
 
-static tw_status set_path(const struct setting *setting, ProtobufCMessage *message, const char *path,
-                          const char *text);
+static tw_status set_path(const struct setting *setting, ProtobufCMessage *message,
+                          const char *path, const char *text);
 
 /* NAME=VALUE,NAME=VALUE into the fields of an entry; KEY=VALUE of a map. */
 static tw_status set_entry(const struct setting *setting, ProtobufCMessage *entry, bool is_map,
@@ -261,7 +277,8 @@ static tw_status set_entry(const struct setting *setting, ProtobufCMessage *entr
     if (is_map) {
         char *equals = strchr(text, '=');
         if (equals == NULL || equals == text)
-            return tw_error_set(setting->error, TW_INVALID, "%s: found \"%s\", expected KEY=VALUE", setting->path, text);
+            return tw_error_set(setting->error, TW_INVALID, "%s: found \"%s\", expected KEY=VALUE",
+                                setting->path, text);
         *equals = '\0';
         tw_status status = set_path(setting, entry, "key", text);
         return status == TW_OK ? set_path(setting, entry, "value", equals + 1) : status;
@@ -270,8 +287,10 @@ static tw_status set_entry(const struct setting *setting, ProtobufCMessage *entr
     for (char *part = strsep(&rest, ","); part != NULL; part = strsep(&rest, ",")) {
         char *equals = strchr(part, '=');
         if (equals == NULL)
-            return tw_error_set(setting->error, TW_INVALID, "%s: found \"%s\", expected NAME=VALUE,NAME=VALUE with the fields of %s",
-                                setting->path, part, entry->descriptor->short_name);
+            return tw_error_set(
+                setting->error, TW_INVALID,
+                "%s: found \"%s\", expected NAME=VALUE,NAME=VALUE with the fields of %s",
+                setting->path, part, entry->descriptor->short_name);
         *equals = '\0';
         tw_status status = set_path(setting, entry, part, equals + 1);
         if (status != TW_OK)
@@ -295,7 +314,8 @@ static tw_status set_value(const struct setting *setting, const ProtobufCFieldDe
     case PROTOBUF_C_TYPE_BOOL: {
         struct tw_error why;
         int64_t is_true;
-        if (tw_value_parse(&(struct tw_value_rule){.type = TW_VALUE_BOOL}, text, &is_true, &why) != TW_OK)
+        if (tw_value_parse(&(struct tw_value_rule){.type = TW_VALUE_BOOL}, text, &is_true, &why) !=
+            TW_OK)
             return tw_error_set(setting->error, TW_INVALID, "%s: %s", setting->path, why.text);
         *(protobuf_c_boolean *)at = (protobuf_c_boolean)is_true;
         return TW_OK;
@@ -336,12 +356,14 @@ static tw_status set_value(const struct setting *setting, const ProtobufCFieldDe
     default:
         break;
     }
-    return tw_error_set(setting->error, TW_INVALID, "%s: cannot be given as text; name a field inside it", setting->path);
+    return tw_error_set(setting->error, TW_INVALID,
+                        "%s: cannot be given as text; name a field inside it", setting->path);
 }
 
 static size_t entry_size(const ProtobufCFieldDescriptor *field)
 {
-    bool is_pointer = field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_STRING;
+    bool is_pointer =
+        field->type == PROTOBUF_C_TYPE_MESSAGE || field->type == PROTOBUF_C_TYPE_STRING;
     return is_pointer ? sizeof(void *) : sizeof(int32_t);
 }
 
@@ -371,7 +393,8 @@ static tw_status set_repeated(const struct setting *setting, ProtobufCMessage *m
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)
         return append(setting, message, field, text);
     if (field->type != PROTOBUF_C_TYPE_STRING && field->type != PROTOBUF_C_TYPE_ENUM)
-        return tw_error_set(setting->error, TW_INVALID, "%s: cannot be given as text", setting->path);
+        return tw_error_set(setting->error, TW_INVALID, "%s: cannot be given as text",
+                            setting->path);
     char *rest = tw_arena_text(setting->arena, text, strlen(text));
     if (rest == NULL)
         return no_memory(setting);
@@ -391,13 +414,14 @@ static tw_status unknown_field(const struct setting *setting, const ProtobufCMes
     for (unsigned i = 0; i < message->descriptor->n_fields && n < SUGGEST_MAX; i++)
         words[n++] = message->descriptor->fields[i].name;
     const char *near = tw_value_suggest(name, words, n);
-    return tw_error_set(setting->error, TW_INVALID, "%s: %s has no field \"%s\"%s%s%s", setting->path,
-                        message->descriptor->short_name, name, near != NULL ? "; did you mean " : "",
-                        near != NULL ? near : "", near != NULL ? "?" : "");
+    return tw_error_set(setting->error, TW_INVALID, "%s: %s has no field \"%s\"%s%s%s",
+                        setting->path, message->descriptor->short_name, name,
+                        near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                        near != NULL ? "?" : "");
 }
 
-static tw_status set_path(const struct setting *setting, ProtobufCMessage *message, const char *path,
-                          const char *text)
+static tw_status set_path(const struct setting *setting, ProtobufCMessage *message,
+                          const char *path, const char *text)
 {
     char name[PATH_BYTES];
     size_t size = strcspn(path, ".");
@@ -409,9 +433,11 @@ static tw_status set_path(const struct setting *setting, ProtobufCMessage *messa
 
     tw_status status = TW_OK;
     if (path[size] == '.') {
-        bool is_one_message = field->type == PROTOBUF_C_TYPE_MESSAGE && field->label != PROTOBUF_C_LABEL_REPEATED;
+        bool is_one_message =
+            field->type == PROTOBUF_C_TYPE_MESSAGE && field->label != PROTOBUF_C_LABEL_REPEATED;
         if (!is_one_message)
-            return tw_error_set(setting->error, TW_INVALID, "%s: %s has no fields of its own", setting->path, name);
+            return tw_error_set(setting->error, TW_INVALID, "%s: %s has no fields of its own",
+                                setting->path, name);
         ProtobufCMessage **inner = member(message, field);
         if (tw_fields_count(message, field) == 0)
             *inner = tw_fields_new(field->descriptor, setting->arena);
@@ -508,12 +534,13 @@ static void repeated_text(const ProtobufCMessage *message, const ProtobufCFieldD
     }
 }
 
-char *tw_fields_text(const ProtobufCMessage *message, const char *path,
-                     enum tw_field_format format, char *text, size_t size)
+char *tw_fields_text(const ProtobufCMessage *message, const char *path, enum tw_field_format format,
+                     char *text, size_t size)
 {
     char name[PATH_BYTES];
     size_t length = strcspn(path, ".");
-    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), path);
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1),
+             path);
     const ProtobufCFieldDescriptor *field =
         protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
     assert(field != NULL); /* paths are ours */
@@ -523,8 +550,8 @@ char *tw_fields_text(const ProtobufCMessage *message, const char *path,
     else if (tw_fields_count(message, field) == 0)
         text[0] = '\0';
     else if (path[length] == '.')
-        return tw_fields_text(*(ProtobufCMessage *const *)tw_fields_member(message, field), path + length + 1,
-                              format, text, size);
+        return tw_fields_text(*(ProtobufCMessage *const *)tw_fields_member(message, field),
+                              path + length + 1, format, text, size);
     else
         value_text(field, tw_fields_member(message, field), format, text, size);
     if (text[0] == '\0')
@@ -539,7 +566,7 @@ bool tw_fields_list(const ProtobufCMessage *message, ProtobufCMessage ***ret_ite
         if (field->type != PROTOBUF_C_TYPE_MESSAGE || field->label != PROTOBUF_C_LABEL_REPEATED)
             continue;
         *ret_n = tw_fields_count(message, field);
-        *ret_items = *(ProtobufCMessage **const *)tw_fields_member(message, field);
+        *ret_items = *(ProtobufCMessage * *const *)tw_fields_member(message, field);
         return true;
     }
     return false;
@@ -572,17 +599,21 @@ static void each_under(const ProtobufCMessage *message, const char *prefix, tw_f
         if (n == 0)
             continue;
         if (field->label == PROTOBUF_C_LABEL_REPEATED && is_message) {
-            ProtobufCMessage *const *items = *(ProtobufCMessage *const *const *)tw_fields_member(message, field);
+            ProtobufCMessage *const *items =
+                *(ProtobufCMessage *const *const *)tw_fields_member(message, field);
             for (size_t at = 0; at < n; at++) {
                 char entry[PATH_BYTES + 24];
                 snprintf(entry, sizeof entry, "%s[%zu]", path, at);
                 each_under(items[at], entry, visit, context);
             }
         } else if (is_message) {
-            each_under(*(ProtobufCMessage *const *)tw_fields_member(message, field), path, visit, context);
-        } else if (field->label == PROTOBUF_C_LABEL_REPEATED || field->type == PROTOBUF_C_TYPE_MESSAGE ||
+            each_under(*(ProtobufCMessage *const *)tw_fields_member(message, field), path, visit,
+                       context);
+        } else if (field->label == PROTOBUF_C_LABEL_REPEATED ||
+                   field->type == PROTOBUF_C_TYPE_MESSAGE ||
                    !is_default(field, tw_fields_member(message, field))) {
-            visit(context, path, tw_fields_text(message, field->name, TW_FIELD_PLAIN, text, sizeof text));
+            visit(context, path,
+                  tw_fields_text(message, field->name, TW_FIELD_PLAIN, text, sizeof text));
         }
     }
 }

@@ -40,7 +40,8 @@ static void option_entry(FILE *out, const struct command_option *option)
     if (option->is_repeated)
         used += (size_t)snprintf(remark + used, sizeof remark - used, " (repeatable)");
     if (option->default_text != NULL)
-        used += (size_t)snprintf(remark + used, sizeof remark - used, " (default %s)", option->default_text);
+        used += (size_t)snprintf(remark + used, sizeof remark - used, " (default %s)",
+                                 option->default_text);
     if (option->variable != NULL)
         snprintf(remark + used, sizeof remark - used, " [%s]", option->variable);
     snprintf(right, sizeof right, "%s%s", option->help, remark);
@@ -50,16 +51,19 @@ static void option_entry(FILE *out, const struct command_option *option)
 static void setting_entry(FILE *out, const struct tw_setting *setting, bool is_dev)
 {
     static const char *const values[] = {
-        [TW_VALUE_TEXT] = "TEXT", [TW_VALUE_BOOL] = "true|false", [TW_VALUE_INT] = "N",
-        [TW_VALUE_DURATION] = "TIME", [TW_VALUE_SIZE] = "SIZE", [TW_VALUE_ADDRESS] = "ADDR:PORT",
+        [TW_VALUE_TEXT] = "TEXT", [TW_VALUE_BOOL] = "true|false",
+        [TW_VALUE_INT] = "N",     [TW_VALUE_DURATION] = "TIME",
+        [TW_VALUE_SIZE] = "SIZE", [TW_VALUE_ADDRESS] = "ADDR:PORT",
         [TW_VALUE_PATH] = "PATH",
     };
     char flag[TW_SETTING_NAME_BYTES], variable[TW_SETTING_NAME_BYTES], left[160], right[512];
-    const char *value = setting->rule.type == TW_VALUE_ENUM ? setting->rule.choices : values[setting->rule.type];
-    const char *preset = is_dev && setting->dev_text != NULL ? setting->dev_text : setting->default_text;
+    const char *value =
+        setting->rule.type == TW_VALUE_ENUM ? setting->rule.choices : values[setting->rule.type];
+    const char *preset =
+        is_dev && setting->dev_text != NULL ? setting->dev_text : setting->default_text;
     snprintf(left, sizeof left, "%s %s", tw_setting_flag(setting, flag), value);
-    snprintf(right, sizeof right, "%s (default %s) [%s]", setting->help, preset[0] != '\0' ? preset : "none",
-             tw_setting_variable(setting, variable));
+    snprintf(right, sizeof right, "%s (default %s) [%s]", setting->help,
+             preset[0] != '\0' ? preset : "none", tw_setting_variable(setting, variable));
     entry(out, left, right);
 }
 
@@ -77,7 +81,8 @@ void help_group(FILE *out, const char *group)
     const struct command *table = commands_table(&n);
     fprintf(out, "Commands:\n");
     for (size_t i = 0; i < n; i++)
-        if (strncmp(table[i].name, group, strlen(group)) == 0 && table[i].name[strlen(group)] == ' ')
+        if (strncmp(table[i].name, group, strlen(group)) == 0 &&
+            table[i].name[strlen(group)] == ' ')
             command_entry(out, &table[i]);
 }
 
@@ -85,15 +90,18 @@ void help_overview(FILE *out, const char *version)
 {
     size_t n;
     const struct command *table = commands_table(&n);
-    fprintf(out, "tradewake %s: replicates the orders of a master trading account to its followers\n\n"
-                 "Usage: tradewake COMMAND [FLAGS]\n\nCommands:\n", version);
+    fprintf(out,
+            "tradewake %s: replicates the orders of a master trading account to its followers\n\n"
+            "Usage: tradewake COMMAND [FLAGS]\n\nCommands:\n",
+            version);
     for (size_t i = 0; i < n; i++)
         command_entry(out, &table[i]);
     fprintf(out, "\nHelp with one of them: tradewake COMMAND --help\n"
                  "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 nobody answers\n\n"
                  "Try it:\n"
                  "  tradewake dev\n"
-                 "  tradewake submit open --master M1 --position 1 --symbol EURUSD --side buy --volume 0.10\n");
+                 "  tradewake submit open --master M1 --position 1 --symbol EURUSD --side buy "
+                 "--volume 0.10\n");
 }
 
 void help_command(FILE *out, const struct command *command)
@@ -101,8 +109,9 @@ void help_command(FILE *out, const struct command *command)
     const struct command_option *options[OPTIONS_MAX];
     size_t n_settings, n = command_options(command, options);
     const struct tw_setting *settings = tw_settings_table(&n_settings);
-    fprintf(out, "%s\n\nUsage: tradewake %s%s%s [FLAGS]\n\nFlags:\n", command->summary, command->name,
-            command->operands != NULL ? " " : "", command->operands != NULL ? command->operands : "");
+    fprintf(out, "%s\n\nUsage: tradewake %s%s%s [FLAGS]\n\nFlags:\n", command->summary,
+            command->name, command->operands != NULL ? " " : "",
+            command->operands != NULL ? command->operands : "");
     for (size_t i = 0; i < n; i++)
         option_entry(out, options[i]);
     if ((command->shared & TAKES_SETTINGS) != 0) {

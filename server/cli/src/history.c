@@ -66,8 +66,8 @@ static tw_status sort_tickets(struct building *building, struct tw_error *error)
         const struct history_row *second = &building->rows[building->by_ticket[i]];
         if (first->ticket != 0 && first->ticket == second->ticket)
             return history_fail(building->text, second->at, error,
-                                "ticket %" PRIu64 " stands twice, also in line %" PRIu32, second->ticket,
-                                first->line);
+                                "ticket %" PRIu64 " stands twice, also in line %" PRIu32,
+                                second->ticket, first->line);
     }
     return TW_OK;
 }
@@ -79,25 +79,29 @@ static tw_status link_rows(struct building *building, uint32_t part, uint32_t re
     const struct history_row *a = &building->rows[part], *b = &building->rows[rest];
     if (building->child[part] == rest)
         return TW_OK;
-    if (building->child[part] != TW_HISTORY_NONE || building->parent[rest] != TW_HISTORY_NONE || part == rest)
+    if (building->child[part] != TW_HISTORY_NONE || building->parent[rest] != TW_HISTORY_NONE ||
+        part == rest)
         return history_fail(building->text, a->at, error,
-                            "tickets %" PRIu64 " and %" PRIu64 " are linked, but one of them is part of another chain",
+                            "tickets %" PRIu64 " and %" PRIu64
+                            " are linked, but one of them is part of another chain",
                             a->ticket, b->ticket);
     if (a->is_order || b->is_order || a->is_sell != b->is_sell || strcmp(a->symbol, b->symbol) != 0)
         return history_fail(building->text, a->at, error,
-                            "tickets %" PRIu64 " and %" PRIu64 " are linked, but are not of one symbol and side",
+                            "tickets %" PRIu64 " and %" PRIu64
+                            " are linked, but are not of one symbol and side",
                             a->ticket, b->ticket);
     if (a->closed_s == HISTORY_HELD)
         return history_fail(building->text, a->at, error,
-                            "ticket %" PRIu64 " is open still, but %" PRIu64 " says to be its remainder",
+                            "ticket %" PRIu64 " is open still, but %" PRIu64
+                            " says to be its remainder",
                             a->ticket, b->ticket);
     building->child[part] = rest;
     building->parent[rest] = part;
     return TW_OK;
 }
 
-/* A ticket in the middle of a chain names only one of its neighbours: both ends are asked. A link to
- * a ticket outside the file (its period was cut) is none. */
+/* A ticket in the middle of a chain names only one of its neighbours: both ends are asked. A link
+ * to a ticket outside the file (its period was cut) is none. */
 static tw_status link_chains(struct building *building, struct tw_error *error)
 {
     tw_status status = sort_tickets(building, error);
@@ -157,7 +161,8 @@ static struct tw_history_event *draft_add(struct building *building, const struc
                   .stop_loss = TW_DECIMAL_UNSET,
                   .take_profit = TW_DECIMAL_UNSET},
         .chain = chain,
-        /* The exports begin with the newest, and rows without tickets have nothing else to go by. */
+        /* The exports begin with the newest, and rows without tickets have nothing else to go by.
+         */
         .ticket = row->ticket != 0 ? row->ticket : UINT64_MAX - row->line,
         .sequence = building->n_drafts,
     };
@@ -191,14 +196,15 @@ static void build_order(struct building *building, uint32_t index)
     end_at(building, cancel, row->closed_s, row->opened_s);
 }
 
-/* One part of a chain closed: in part while something remains, which may have a ticket of its own. */
+/* One part of a chain closed: in part while something remains, which may have a ticket of its own.
+ */
 static int64_t build_close(struct building *building, uint32_t root, uint32_t index,
                            tw_decimal remaining, uint64_t *ticket, int64_t after_s)
 {
     const struct history_row *row = &building->rows[index];
     uint32_t rest = building->child[index];
-    struct tw_history_event *close = draft_add(
-        building, row, remaining > 0 ? TW_HISTORY_PARTIAL_CLOSE : TW_HISTORY_CLOSE, root);
+    struct tw_history_event *close =
+        draft_add(building, row, remaining > 0 ? TW_HISTORY_PARTIAL_CLOSE : TW_HISTORY_CLOSE, root);
     close->volume = row->closed_volume;
     close->price = row->close_price;
     int64_t at_s = end_at(building, close, row->closed_s, after_s);
@@ -223,7 +229,8 @@ static tw_status build_position(struct building *building, uint32_t root, struct
     tw_decimal remaining = 0;
     for (uint32_t at = root; at != TW_HISTORY_NONE; at = building->child[at])
         if (!tw_decimal_add(remaining, building->rows[at].volume, &remaining))
-            return history_fail(building->text, row->at, error, "the sizes of this chain are too large");
+            return history_fail(building->text, row->at, error,
+                                "the sizes of this chain are too large");
 
     struct tw_history_event *open = draft_add(building, row, TW_HISTORY_OPEN, root);
     open->volume = remaining;
@@ -263,7 +270,8 @@ static tw_status build_events(struct building *building, struct tw_error *error)
                 at = building->parent[at];
             if (at != TW_HISTORY_NONE)
                 return history_fail(building->text, building->rows[i].at, error,
-                                    "ticket %" PRIu64 " is the remainder of itself", building->rows[i].ticket);
+                                    "ticket %" PRIu64 " is the remainder of itself",
+                                    building->rows[i].ticket);
         }
     assert(!"every row is in a chain or in a ring");
     return TW_INVALID;
@@ -292,26 +300,31 @@ static tw_status collect_symbols(struct tw_history *history, struct tw_error *er
 {
     history->symbols = calloc(history->n_events, sizeof *history->symbols);
     if (history->symbols == NULL)
-        return tw_error_set(error, TW_NO_MEMORY, "no memory for %" PRIu32 " symbols", history->n_events);
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for %" PRIu32 " symbols",
+                            history->n_events);
     for (uint32_t i = 0; i < history->n_events; i++)
         memcpy(history->symbols[i], history->events[i].symbol, sizeof *history->symbols);
     qsort(history->symbols, history->n_events, sizeof *history->symbols, by_text);
     for (uint32_t i = 0; i < history->n_events; i++) {
-        bool is_new = i == 0 || strcmp(history->symbols[history->n_symbols - 1], history->symbols[i]) != 0;
+        bool is_new =
+            i == 0 || strcmp(history->symbols[history->n_symbols - 1], history->symbols[i]) != 0;
         if (is_new)
-            memmove(history->symbols[history->n_symbols++], history->symbols[i], sizeof *history->symbols);
+            memmove(history->symbols[history->n_symbols++], history->symbols[i],
+                    sizeof *history->symbols);
     }
     return TW_OK;
 }
 
 /* Drafts in order become the events of the history. */
-static tw_status finish(struct building *building, struct tw_history *history, struct tw_error *error)
+static tw_status finish(struct building *building, struct tw_history *history,
+                        struct tw_error *error)
 {
     uint32_t *last = building->by_ticket; /* its work is done: now the last event by chain */
     qsort(building->drafts, building->n_drafts, sizeof building->drafts[0], by_time);
     history->events = calloc(building->n_drafts, sizeof *history->events);
     if (history->events == NULL)
-        return tw_error_set(error, TW_NO_MEMORY, "no memory for %" PRIu32 " events", building->n_drafts);
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for %" PRIu32 " events",
+                            building->n_drafts);
 
     for (uint32_t i = 0; i < building->n_rows; i++)
         last[i] = TW_HISTORY_NONE;
@@ -323,7 +336,8 @@ static tw_status finish(struct building *building, struct tw_history *history, s
         last[draft->chain] = i;
         history->by_kind[event->kind]++;
     }
-    history->positions_held = history->by_kind[TW_HISTORY_OPEN] - history->by_kind[TW_HISTORY_CLOSE];
+    history->positions_held =
+        history->by_kind[TW_HISTORY_OPEN] - history->by_kind[TW_HISTORY_CLOSE];
     history->orders_held = history->by_kind[TW_HISTORY_PLACE] - history->by_kind[TW_HISTORY_CANCEL];
     history->events_moved = building->moved;
     return collect_symbols(history, error);
@@ -332,7 +346,8 @@ static tw_status finish(struct building *building, struct tw_history *history, s
 static tw_status build(const struct history_text *text, struct history_rows *rows,
                        struct tw_history *history, struct tw_error *error)
 {
-    struct building building = {.text = text, .rows = rows->rows, .n_rows = rows->n, .capacity = 2 * rows->n};
+    struct building building = {
+        .text = text, .rows = rows->rows, .n_rows = rows->n, .capacity = 2 * rows->n};
     tw_status status = TW_NO_MEMORY;
     building.by_ticket = calloc(rows->n, sizeof *building.by_ticket);
     building.child = calloc(rows->n, sizeof *building.child);
@@ -373,7 +388,8 @@ static tw_status read_rows(struct history_text *text, struct history_rows *rows,
                            enum tw_history_format *ret_format, struct tw_error *error)
 {
     if (starts_with(text, "\xff\xfe", 2) || starts_with(text, "\xfe\xff", 2))
-        return history_fail(text, text->begin, error, "found UTF-16, expected UTF-8; save the file as UTF-8");
+        return history_fail(text, text->begin, error,
+                            "found UTF-16, expected UTF-8; save the file as UTF-8");
     if (starts_with(text, "\xef\xbb\xbf", 3))
         text->begin += 3;
 
@@ -427,8 +443,8 @@ const char *tw_history_format_words(enum tw_history_format format)
 const char *tw_history_kind_word(enum tw_history_kind kind)
 {
     static const char *const words[] = {
-        [TW_HISTORY_OPEN] = "open",   [TW_HISTORY_PARTIAL_CLOSE] = "partial-close",
-        [TW_HISTORY_CLOSE] = "close", [TW_HISTORY_PLACE] = "place",
+        [TW_HISTORY_OPEN] = "open",     [TW_HISTORY_PARTIAL_CLOSE] = "partial-close",
+        [TW_HISTORY_CLOSE] = "close",   [TW_HISTORY_PLACE] = "place",
         [TW_HISTORY_CANCEL] = "cancel",
     };
     return words[kind];

@@ -1,11 +1,20 @@
-/* The two CSV exports of MQL5 Signals. Columns are found by the header, a name that stands twice by its
- * occurrence: the first Time opens, the second closes. */
+/* The two CSV exports of MQL5 Signals. Columns are found by the header, a name that stands twice by
+ * its occurrence: the first Time opens, the second closes. */
 #include "history_rows.h"
 
 #include <string.h>
 
 enum column {
-    OPEN_TIME, TYPE, VOLUME, SYMBOL, OPEN_PRICE, STOP_LOSS, TAKE_PROFIT, CLOSE_VOLUME, CLOSE_TIME, CLOSE_PRICE,
+    OPEN_TIME,
+    TYPE,
+    VOLUME,
+    SYMBOL,
+    OPEN_PRICE,
+    STOP_LOSS,
+    TAKE_PROFIT,
+    CLOSE_VOLUME,
+    CLOSE_TIME,
+    CLOSE_PRICE,
     COLUMN_COUNT,
 };
 
@@ -15,8 +24,8 @@ static const struct {
     const char *name;
     int occurrence;
 } columns[COLUMN_COUNT] = {
-    [OPEN_TIME] = {"Time", 1},    [TYPE] = {"Type", 1},         [VOLUME] = {"Volume", 1},
-    [SYMBOL] = {"Symbol", 1},     [OPEN_PRICE] = {"Price", 1},  [STOP_LOSS] = {"S/L", 1},
+    [OPEN_TIME] = {"Time", 1},    [TYPE] = {"Type", 1},           [VOLUME] = {"Volume", 1},
+    [SYMBOL] = {"Symbol", 1},     [OPEN_PRICE] = {"Price", 1},    [STOP_LOSS] = {"S/L", 1},
     [TAKE_PROFIT] = {"T/P", 1},   [CLOSE_VOLUME] = {"Volume", 2}, [CLOSE_TIME] = {"Time", 2},
     [CLOSE_PRICE] = {"Price", 2},
 };
@@ -37,7 +46,8 @@ struct line {
 };
 
 /* The next line that is not empty. False at the end of the file. */
-static bool next_line(struct csv *csv, struct line *ret, struct tw_error *error, tw_status *ret_status)
+static bool next_line(struct csv *csv, struct line *ret, struct tw_error *error,
+                      tw_status *ret_status)
 {
     const char *end = csv->text->end;
     *ret_status = TW_OK;
@@ -55,7 +65,8 @@ static bool next_line(struct csv *csv, struct line *ret, struct tw_error *error,
             const char *semicolon = memchr(at, ';', (size_t)(line_end - at));
             const char *field_end = semicolon != NULL ? semicolon : line_end;
             if (ret->n == FIELDS_MAX) {
-                *ret_status = history_fail(csv->text, at, error, "found more than %d fields", FIELDS_MAX);
+                *ret_status =
+                    history_fail(csv->text, at, error, "found more than %d fields", FIELDS_MAX);
                 return false;
             }
             ret->fields[ret->n++] = history_trim(at, field_end);
@@ -86,10 +97,11 @@ static tw_status read_header(struct csv *csv, const struct line *header,
     for (int i = 0; i < COLUMN_COUNT; i++) {
         bool is_optional = i == STOP_LOSS || i == TAKE_PROFIT || i == CLOSE_VOLUME;
         if (csv->place[i] == ABSENT && !is_optional)
-            return history_fail(csv->text, header->at, error,
-                                "found no %scolumn \"%s\", expected Time;Type;Volume;Symbol;Price;... of an MQL5 "
-                                "history or positions export, or the HTML of an MT4 statement",
-                                columns[i].occurrence == 2 ? "second " : "", columns[i].name);
+            return history_fail(
+                csv->text, header->at, error,
+                "found no %scolumn \"%s\", expected Time;Type;Volume;Symbol;Price;... of an MQL5 "
+                "history or positions export, or the HTML of an MT4 statement",
+                columns[i].occurrence == 2 ? "second " : "", columns[i].name);
     }
     *ret_format = has_positions ? TW_HISTORY_MQL5_POSITIONS : TW_HISTORY_MQL5_TRADES;
     return TW_OK;
@@ -123,8 +135,8 @@ static tw_status read_volumes(const struct csv *csv, const struct line *line,
     return TW_OK;
 }
 
-static tw_status read_trade(const struct csv *csv, const struct line *line,
-                            struct history_row *row, struct tw_error *error)
+static tw_status read_trade(const struct csv *csv, const struct line *line, struct history_row *row,
+                            struct tw_error *error)
 {
     const struct {
         enum column column;
@@ -135,13 +147,15 @@ static tw_status read_trade(const struct csv *csv, const struct line *line,
                   {CLOSE_PRICE, &row->close_price}};
     row->at = line->at;
     row->line = line->number;
-    tw_status status = history_time(csv->text, field_of(csv, line, OPEN_TIME), &row->opened_s, error);
+    tw_status status =
+        history_time(csv->text, field_of(csv, line, OPEN_TIME), &row->opened_s, error);
     if (status == TW_OK)
         status = read_volumes(csv, line, row, error);
     if (status == TW_OK)
         status = history_symbol(csv->text, field_of(csv, line, SYMBOL), row->symbol, error);
     for (size_t i = 0; i < sizeof prices / sizeof prices[0] && status == TW_OK; i++)
-        status = history_price(csv->text, field_of(csv, line, prices[i].column), prices[i].ret, error);
+        status =
+            history_price(csv->text, field_of(csv, line, prices[i].column), prices[i].ret, error);
     if (status != TW_OK)
         return status;
 
@@ -160,7 +174,8 @@ static tw_status read_line(const struct csv *csv, const struct line *line,
     int64_t ignored;
     if (line->n != csv->n_columns)
         return history_fail(csv->text, line->fields[line->n - 1].at, error,
-                            "the row has %d fields, expected %d as in the header%s", line->n, csv->n_columns,
+                            "the row has %d fields, expected %d as in the header%s", line->n,
+                            csv->n_columns,
                             line->n < csv->n_columns ? "; is the file truncated?" : "");
 
     struct history_field type = field_of(csv, line, TYPE);
@@ -171,9 +186,10 @@ static tw_status read_line(const struct csv *csv, const struct line *line,
         return history_time(csv->text, field_of(csv, line, OPEN_TIME), &ignored, error);
     }
     if (!is_trade)
-        return history_fail(csv->text, type.at, error,
-                            "found type \"%s\", expected Buy, Sell, Buy Limit, Sell Stop or the like",
-                            history_shown(type, found));
+        return history_fail(
+            csv->text, type.at, error,
+            "found type \"%s\", expected Buy, Sell, Buy Limit, Sell Stop or the like",
+            history_shown(type, found));
 
     tw_status status = history_rows_add(rows, &row, error);
     if (status != TW_OK)
@@ -191,7 +207,8 @@ tw_status history_csv_read(const struct history_text *text, struct history_rows 
     struct line line;
     tw_status status;
     if (!next_line(&csv, &line, error, &status))
-        return status != TW_OK ? status : history_fail(text, text->begin, error, "the file is empty");
+        return status != TW_OK ? status
+                               : history_fail(text, text->begin, error, "the file is empty");
 
     status = read_header(&csv, &line, ret_format, error);
     if (status != TW_OK)

@@ -29,8 +29,8 @@ tw_status history_fail(const struct history_text *text, const char *at, struct t
     const char *line_begin = at;
     while (line_begin > text->begin && line_begin[-1] != '\n')
         line_begin--;
-    return tw_error_set(error, TW_INVALID, "%.200s:%u:%u: %.280s", text->name, history_line(text, at),
-                        (unsigned)(at - line_begin) + 1, words);
+    return tw_error_set(error, TW_INVALID, "%.200s:%u:%u: %.280s", text->name,
+                        history_line(text, at), (unsigned)(at - line_begin) + 1, words);
 }
 
 const char *history_shown(struct history_field field, char out[HISTORY_SHOWN_BYTES])
@@ -48,7 +48,8 @@ tw_status history_rows_add(struct history_rows *rows, struct history_row **ret,
                            struct tw_error *error)
 {
     if (rows->n == HISTORY_ROWS_MAX)
-        return tw_error_set(error, TW_INVALID, "more than %u trades, expected fewer; cut the file into parts",
+        return tw_error_set(error, TW_INVALID,
+                            "more than %u trades, expected fewer; cut the file into parts",
                             HISTORY_ROWS_MAX);
     if (rows->n == rows->capacity) {
         uint32_t capacity = rows->capacity > 0 ? 2 * rows->capacity : 256;
@@ -79,7 +80,8 @@ static size_t blank_size(const char *at, const char *end)
     static const struct {
         const char *bytes;
         size_t size;
-    } blanks[] = {{" ", 1}, {"\t", 1}, {"\r", 1}, {"\n", 1}, {"\xc2\xa0", 2}, {"\xe2\x80\xaf", 3}, {"\xa0", 1}};
+    } blanks[] = {{" ", 1},        {"\t", 1},           {"\r", 1},  {"\n", 1},
+                  {"\xc2\xa0", 2}, {"\xe2\x80\xaf", 3}, {"\xa0", 1}};
     for (size_t i = 0; i < sizeof blanks / sizeof blanks[0]; i++)
         if ((size_t)(end - at) >= blanks[i].size &&
             memcmp(at, blanks[i].bytes, blanks[i].size) == 0)
@@ -142,7 +144,8 @@ static bool mark(const char **cursor, const char *end, const char *marks)
 /* Days since 1970-01-01 of a day of the Gregorian calendar. */
 static int64_t civil_days(int year, int month, int day)
 {
-    int64_t y = month <= 2 ? year - 1 : year; /* the year begins in March, so that leap days end it */
+    int64_t y =
+        month <= 2 ? year - 1 : year; /* the year begins in March, so that leap days end it */
     int64_t era = y / 400, year_of_era = y % 400;
     int64_t day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
     int64_t day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
@@ -152,11 +155,10 @@ static int64_t civil_days(int year, int month, int day)
 static bool parse_time(const char *at, const char *end, int64_t *ret)
 {
     int year, month, day, hour, minute, second = 0;
-    bool good = digits(&at, end, 4, 4, &year) && mark(&at, end, ".-") &&
-                digits(&at, end, 1, 2, &month) && mark(&at, end, ".-") &&
-                digits(&at, end, 1, 2, &day) && mark(&at, end, " T") &&
-                digits(&at, end, 1, 2, &hour) && mark(&at, end, ":") &&
-                digits(&at, end, 2, 2, &minute);
+    bool good =
+        digits(&at, end, 4, 4, &year) && mark(&at, end, ".-") && digits(&at, end, 1, 2, &month) &&
+        mark(&at, end, ".-") && digits(&at, end, 1, 2, &day) && mark(&at, end, " T") &&
+        digits(&at, end, 1, 2, &hour) && mark(&at, end, ":") && digits(&at, end, 2, 2, &minute);
     if (good && at < end)
         good = mark(&at, end, ":") && digits(&at, end, 2, 2, &second);
     if (!good || at != end)
@@ -174,7 +176,8 @@ tw_status history_time(const struct history_text *text, struct history_field fie
     char found[HISTORY_SHOWN_BYTES];
     if (parse_time(field.at, field.at + field.size, ret))
         return TW_OK;
-    return history_fail(text, field.at, error, "found \"%s\", expected a time such as 2026.08.31 01:05:00",
+    return history_fail(text, field.at, error,
+                        "found \"%s\", expected a time such as 2026.08.31 01:05:00",
                         history_shown(field, found));
 }
 
@@ -261,7 +264,8 @@ tw_status history_price(const struct history_text *text, struct history_field fi
     if (status != TW_OK)
         return status;
     if (price != TW_DECIMAL_UNSET && price < 0)
-        return history_fail(text, field.at, error, "found a price below 0, expected one above, or 0 for none");
+        return history_fail(text, field.at, error,
+                            "found a price below 0, expected one above, or 0 for none");
     *ret = price == 0 ? TW_DECIMAL_UNSET : price;
     return TW_OK;
 }
@@ -301,7 +305,8 @@ tw_status history_symbol(const struct history_text *text, struct history_field f
         at += size;
     }
     if (!good)
-        return history_fail(text, field.at, error, "found \"%s\", expected a symbol of 1 to %u bytes of UTF-8",
+        return history_fail(text, field.at, error,
+                            "found \"%s\", expected a symbol of 1 to %u bytes of UTF-8",
                             history_shown(field, found), TW_SYMBOL_CHARS_MAX);
     memcpy(ret, field.at, field.size);
     ret[field.size] = '\0';

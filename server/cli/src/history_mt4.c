@@ -1,7 +1,8 @@
 /* The MT4 Detailed Statement: HTML as one program writes it, read row by row.
  *
- * A table row with a number in its first cell is a trade, an order or money; the comment stands in the
- * title of that cell, or alone in the row after it. Sections begin with a row of one bold line. */
+ * A table row with a number in its first cell is a trade, an order or money; the comment stands in
+ * the title of that cell, or alone in the row after it. Sections begin with a row of one bold line.
+ */
 #include "history_rows.h"
 
 #include <string.h>
@@ -9,8 +10,18 @@
 enum section { BEFORE, CLOSED, OPEN_TRADES, WORKING_ORDERS, SUMMARY };
 
 enum cell {
-    TICKET, OPEN_TIME, TYPE, SIZE, ITEM, OPEN_PRICE, STOP_LOSS, TAKE_PROFIT, CLOSE_TIME, CLOSE_PRICE,
-    CELLS_NEEDED, CELLS_MAX = 20,
+    TICKET,
+    OPEN_TIME,
+    TYPE,
+    SIZE,
+    ITEM,
+    OPEN_PRICE,
+    STOP_LOSS,
+    TAKE_PROFIT,
+    CLOSE_TIME,
+    CLOSE_PRICE,
+    CELLS_NEEDED,
+    CELLS_MAX = 20,
 };
 
 static const struct {
@@ -27,8 +38,8 @@ struct mt4 {
     const struct history_text *text;
     const char *cursor;
     enum section section;
-    bool has_comment;    /* the last trade had its comment in the title */
-    uint32_t last_trade; /* index + 1 of the row that a comment row is about; 0 = none */
+    bool has_comment;       /* the last trade had its comment in the title */
+    uint32_t last_trade;    /* index + 1 of the row that a comment row is about; 0 = none */
     const char *counted_to; /* lines are counted once, as rows come in order */
     uint32_t line;
 };
@@ -61,7 +72,8 @@ static bool is_tag(const char *at, const char *end, const char *word)
     return strchr(" \t\r\n>/", at[size + 1]) != NULL && at[size + 1] != '\0';
 }
 
-/* Behind the '>' of the tag at `at`; a '>' inside quotes does not end it. NULL = it does not end. */
+/* Behind the '>' of the tag at `at`; a '>' inside quotes does not end it. NULL = it does not end.
+ */
 static const char *tag_end(const char *at, const char *end)
 {
     char quote = '\0';
@@ -84,7 +96,8 @@ static const char *find_tag(const char *at, const char *end, const char *word)
     return NULL;
 }
 
-/* What is between tags, blanks and &nbsp; around it taken off. A cell has at most one run of text. */
+/* What is between tags, blanks and &nbsp; around it taken off. A cell has at most one run of text.
+ */
 static struct history_field cell_text(const char *at, const char *end)
 {
     struct history_field field = history_trim(at, at);
@@ -125,7 +138,8 @@ static bool next_row(struct mt4 *mt4, struct table_row *ret, struct tw_error *er
         return false;
     const char *row_end = find_tag(row + 1, end, "/tr");
     if (row_end == NULL) {
-        *ret_status = history_fail(mt4->text, row, error, "this row does not end; is the file truncated?");
+        *ret_status =
+            history_fail(mt4->text, row, error, "this row does not end; is the file truncated?");
         return false;
     }
     mt4->cursor = row_end;
@@ -182,7 +196,8 @@ static void read_comment(struct history_field comment, struct history_row *row)
     const char *end = comment.at + comment.size;
     for (size_t i = 0; i < sizeof links / sizeof links[0]; i++) {
         size_t size = strlen(links[i].words);
-        if (comment.size > size && history_is((struct history_field){comment.at, size}, links[i].words))
+        if (comment.size > size &&
+            history_is((struct history_field){comment.at, size}, links[i].words))
             (void)parse_ticket(comment.at + size, end, links[i].ret);
     }
 }
@@ -193,7 +208,8 @@ static tw_status read_volume(const struct mt4 *mt4, struct history_field size,
     tw_status status = history_number(mt4->text, size, &row->volume, error);
     if (status != TW_OK)
         return status;
-    /* 0 is looked into later: the second leg of a close-by has lost its size, its partner has it. */
+    /* 0 is looked into later: the second leg of a close-by has lost its size, its partner has it.
+     */
     if (row->volume == TW_DECIMAL_UNSET || row->volume < 0)
         return history_fail(mt4->text, size.at, error, "found a size that is not above 0");
     return TW_OK;
@@ -205,7 +221,9 @@ static tw_status read_trade(const struct mt4 *mt4, const struct table_row *table
     const struct {
         enum cell cell;
         tw_decimal *ret;
-    } prices[] = {{OPEN_PRICE, &row->open_price}, {STOP_LOSS, &row->stop_loss}, {TAKE_PROFIT, &row->take_profit}};
+    } prices[] = {{OPEN_PRICE, &row->open_price},
+                  {STOP_LOSS, &row->stop_loss},
+                  {TAKE_PROFIT, &row->take_profit}};
     bool is_closed = mt4->section == CLOSED;
 
     tw_status status = history_time(mt4->text, table->cells[OPEN_TIME], &row->opened_s, error);
@@ -252,12 +270,14 @@ static tw_status read_ticket_row(struct mt4 *mt4, const struct table_row *table,
         return TW_OK;
     }
     if (!is_trade)
-        return history_fail(mt4->text, table->cells[TYPE].at, error,
-                            "found type \"%s\", expected buy, sell, buy limit, sell stop or the like",
-                            history_shown(table->cells[TYPE], found));
+        return history_fail(
+            mt4->text, table->cells[TYPE].at, error,
+            "found type \"%s\", expected buy, sell, buy limit, sell stop or the like",
+            history_shown(table->cells[TYPE], found));
     if (table->n < CELLS_NEEDED)
-        return history_fail(mt4->text, table->at, error, "found %d cells, expected a trade with at least %d",
-                            table->n, CELLS_NEEDED);
+        return history_fail(mt4->text, table->at, error,
+                            "found %d cells, expected a trade with at least %d", table->n,
+                            CELLS_NEEDED);
 
     tw_status status = history_rows_add(rows, &row, error);
     if (status != TW_OK)
@@ -313,8 +333,9 @@ tw_status history_mt4_read(const struct history_text *text, struct history_rows 
     if (status != TW_OK)
         return status;
     if (mt4.section == BEFORE)
-        return history_fail(text, text->begin, error,
-                            "no \"Closed Transactions:\", expected the HTML of an MT4 Detailed Statement");
+        return history_fail(
+            text, text->begin, error,
+            "no \"Closed Transactions:\", expected the HTML of an MT4 Detailed Statement");
     if (mt4.section != SUMMARY)
         return history_fail(text, text->end, error,
                             "the file ends before \"Summary:\"; is it truncated?");

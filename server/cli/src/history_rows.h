@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #define HISTORY_ROWS_MAX 1000000u
-#define HISTORY_HELD INT64_MAX /* closed_s of what is open still */
+#define HISTORY_HELD     INT64_MAX /* closed_s of what is open still */
 
 /* The file, for messages: a place is a pointer into it. */
 struct history_text {
@@ -23,9 +23,9 @@ struct history_field {
 
 /* One trade or order of the file. */
 struct history_row {
-    const char *at;  /* where it stands */
+    const char *at; /* where it stands */
     uint32_t line;
-    uint64_t ticket; /* 0 = the format has none */
+    uint64_t ticket;          /* 0 = the format has none */
     uint64_t to, from, hedge; /* tickets that the comment names; 0 = none */
     int64_t opened_s, closed_s;
     bool is_sell, is_order;
@@ -52,7 +52,8 @@ TW_MUST_CHECK tw_status history_rows_add(struct history_rows *rows, struct histo
 
 /* The readers. Rows they added before a failure are the caller's to free. */
 TW_MUST_CHECK tw_status history_csv_read(const struct history_text *text, struct history_rows *rows,
-                                         enum tw_history_format *ret_format, struct tw_error *error);
+                                         enum tw_history_format *ret_format,
+                                         struct tw_error *error);
 TW_MUST_CHECK tw_status history_mt4_read(const struct history_text *text, struct history_rows *rows,
                                          struct tw_error *error);
 
@@ -69,8 +70,8 @@ bool history_is(struct history_field field, const char *word); /* without regard
 TW_MUST_CHECK tw_status history_time(const struct history_text *text, struct history_field field,
                                      int64_t *ret, struct tw_error *error);
 
-/* "4 694.88", "0.8073753982300885" (rounded to 8 decimals); blanks and no-break spaces between digits separate
- * thousands. "" is UNSET. */
+/* "4 694.88", "0.8073753982300885" (rounded to 8 decimals); blanks and no-break spaces between
+ * digits separate thousands. "" is UNSET. */
 TW_MUST_CHECK tw_status history_number(const struct history_text *text, struct history_field field,
                                        tw_decimal *ret, struct tw_error *error);
 /* As history_number(), not below 0; 0 is UNSET. */

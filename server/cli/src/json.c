@@ -146,10 +146,12 @@ static void write_bytes(struct tw_json *json, const ProtobufCBinaryData *data)
     fputc('"', json->out);
     for (size_t i = 0; i < data->len; i += 3) {
         size_t left = data->len - i;
-        uint32_t three = (uint32_t)data->data[i] << 16 | (left > 1 ? (uint32_t)data->data[i + 1] << 8 : 0) |
+        uint32_t three = (uint32_t)data->data[i] << 16 |
+                         (left > 1 ? (uint32_t)data->data[i + 1] << 8 : 0) |
                          (left > 2 ? data->data[i + 2] : 0);
         char four[4] = {digits[three >> 18], digits[three >> 12 & 63],
-                        left > 1 ? digits[three >> 6 & 63] : '=', left > 2 ? digits[three & 63] : '='};
+                        left > 1 ? digits[three >> 6 & 63] : '=',
+                        left > 2 ? digits[three & 63] : '='};
         fwrite(four, 1, sizeof four, json->out);
     }
     fputc('"', json->out);

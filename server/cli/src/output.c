@@ -32,7 +32,8 @@ struct table *table_new(const struct column *columns)
     if (table == NULL)
         return NULL;
     table->columns = columns;
-    for (; columns[table->n_columns].title != NULL && table->n_columns < COLUMNS_MAX; table->n_columns++)
+    for (; columns[table->n_columns].title != NULL && table->n_columns < COLUMNS_MAX;
+         table->n_columns++)
         table->widths[table->n_columns] = text_width(columns[table->n_columns].title);
     return table;
 }
@@ -63,8 +64,8 @@ void table_add(struct table *table, const ProtobufCMessage *message)
 {
     char text[PRINTED_BYTES];
     for (size_t i = 0; table != NULL && i < table->n_columns; i++)
-        add_cell(table, tw_fields_text(message, table->columns[i].path, table->columns[i].format, text,
-                                       sizeof text));
+        add_cell(table, tw_fields_text(message, table->columns[i].path, table->columns[i].format,
+                                       text, sizeof text));
 }
 
 void table_add_texts(struct table *table, const char *const *cells)
@@ -165,7 +166,7 @@ static bool is_coloured(FILE *out)
 const char *style_on(FILE *out, enum style style)
 {
     static const char *const codes[] = {
-        [STYLE_PLAIN] = "", [STYLE_BOLD] = "\033[1m", [STYLE_GOOD] = "\033[32m",
+        [STYLE_PLAIN] = "",       [STYLE_BOLD] = "\033[1m", [STYLE_GOOD] = "\033[32m",
         [STYLE_BAD] = "\033[31m", [STYLE_DIM] = "\033[2m",
     };
     return is_coloured(out) ? codes[style] : "";

@@ -15,12 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FILE_BYTES_MAX ((size_t)64 << 20)
-#define SPEED_MAX 1000000 /* x; above that it is max */
-#define INSTRUMENTS_PER_CALL 100u
-#define POLL_MS 100
-#define PAGE 1000u /* of copies: the most that an answer has */
-#define TALLY_MAX 64u /* kinds of state and reason; there are 9 x 61, and a replay sees a handful */
+#define FILE_BYTES_MAX         ((size_t)64 << 20)
+#define SPEED_MAX              1000000 /* x; above that it is max */
+#define INSTRUMENTS_PER_CALL   100u
+#define POLL_MS                100
+#define PAGE                   1000u /* of copies: the most that an answer has */
+#define TALLY_MAX              64u   /* kinds of state and reason; a replay sees a handful */
 #define CONTRACT_OF_CURRENCIES "100000"
 
 static const char *const list_copies = "/tradewake.v1.CopyService/ListCopies";
@@ -84,7 +84,8 @@ static int read_file(struct replay *replay)
         return TW_EXIT_USAGE;
     }
     if (replay->size > FILE_BYTES_MAX) {
-        session_error(replay->session, "%s is larger than %zu MiB", replay->file, FILE_BYTES_MAX >> 20);
+        session_error(replay->session, "%s is larger than %zu MiB", replay->file,
+                      FILE_BYTES_MAX >> 20);
         return TW_EXIT_USAGE;
     }
     return TW_EXIT_DONE;
@@ -97,15 +98,20 @@ static int read_history(struct replay *replay)
     int code = read_file(replay);
     if (code != TW_EXIT_DONE)
         return code;
-    if (tw_history_read(replay->file, replay->bytes, replay->size, &replay->history, &error) != TW_OK) {
+    if (tw_history_read(replay->file, replay->bytes, replay->size, &replay->history, &error) !=
+        TW_OK) {
         session_error(replay->session, "%s", error.text);
         return TW_EXIT_USAGE;
     }
-    if (!replay_names_init(&replay->names, replay->master_id, run, (const uint8_t *)replay->bytes, replay->size))
-        return usage_error(replay->session->command, "flag --run: found \"%s\", expected 1 to %u characters of [A-Za-z0-9._:-]",
-                           run != NULL ? run : "", REPLAY_RUN_CHARS_MAX);
+    if (!replay_names_init(&replay->names, replay->master_id, run, (const uint8_t *)replay->bytes,
+                           replay->size))
+        return usage_error(
+            replay->session->command,
+            "flag --run: found \"%s\", expected 1 to %u characters of [A-Za-z0-9._:-]",
+            run != NULL ? run : "", REPLAY_RUN_CHARS_MAX);
     if (strlen(replay->master_id) >= TW_ID_BYTES)
-        return usage_error(replay->session->command, "flag --master: expected at most %u characters", TW_ID_CHARS_MAX);
+        return usage_error(replay->session->command,
+                           "flag --master: expected at most %u characters", TW_ID_CHARS_MAX);
     return TW_EXIT_DONE;
 }
 
@@ -126,10 +132,13 @@ static int64_t parse_speed(const char *text)
 static int plan_times(struct replay *replay)
 {
     const char *text = args_text(&replay->session->args, "--speed");
-    int64_t speed = parse_speed(text), gap_max_ns = args_number(&replay->session->args, "--max-gap");
+    int64_t speed = parse_speed(text),
+            gap_max_ns = args_number(&replay->session->args, "--max-gap");
     if (speed < 0)
-        return usage_error(replay->session->command, "flag --speed: found \"%s\", expected max, or a number such as 60x, at most %dx",
-                           text, SPEED_MAX);
+        return usage_error(
+            replay->session->command,
+            "flag --speed: found \"%s\", expected max, or a number such as 60x, at most %dx", text,
+            SPEED_MAX);
     if (speed == 0)
         return TW_EXIT_DONE;
     const struct tw_history *history = &replay->history;
@@ -158,7 +167,8 @@ static int ask_master(struct replay *replay)
     char master_id[TW_ID_BYTES];
     snprintf(master_id, sizeof master_id, "%s", replay->master_id);
     request.master_id = master_id;
-    tw_status status = tw_wire_client_call(replay->session->client, get_master, &request.base, session_deadline(replay->session),
+    tw_status status = tw_wire_client_call(replay->session->client, get_master, &request.base,
+                                           session_deadline(replay->session),
                                            &replay->session->arena, &response, &answer, &error);
     replay->subscribed = 0;
     if (status == TW_OK) {
@@ -167,8 +177,9 @@ static int ask_master(struct replay *replay)
         replay->open_positions = master->open_positions;
         return TW_EXIT_DONE;
     }
-    bool is_unknown = answer.refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_MASTER_NOT_FOUND ||
-                      answer.refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_NOT_FOUND;
+    bool is_unknown =
+        answer.refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_MASTER_NOT_FOUND ||
+        answer.refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_NOT_FOUND;
     return is_unknown ? TW_EXIT_DONE : session_failed(replay->session, status, &answer, &error);
 }
 
@@ -176,14 +187,17 @@ static int ask_master(struct replay *replay)
 static bool is_currency_pair(const char *symbol)
 {
     size_t letters = 0;
-    for (; (symbol[letters] >= 'A' && symbol[letters] <= 'Z') || (symbol[letters] >= 'a' && symbol[letters] <= 'z'); letters++)
+    for (; (symbol[letters] >= 'A' && symbol[letters] <= 'Z') ||
+           (symbol[letters] >= 'a' && symbol[letters] <= 'z');
+         letters++)
         ;
     return letters == 6 && symbol[6] == '\0';
 }
 
 static void fill_instrument(Tradewake__Paper__V1__Instrument *instrument, char *symbol)
 {
-    static char min[] = "0.01", max[] = "1000", units[] = "1", currencies[] = CONTRACT_OF_CURRENCIES, tick[] = "0.00000001";
+    static char min[] = "0.01", max[] = "1000", units[] = "1",
+                currencies[] = CONTRACT_OF_CURRENCIES, tick[] = "0.00000001";
     tradewake__paper__v1__instrument__init(instrument);
     instrument->symbol = symbol;
     instrument->min_volume = min;
@@ -199,19 +213,23 @@ static int configure_symbols(struct replay *replay)
     Tradewake__Paper__V1__Instrument instruments[INSTRUMENTS_PER_CALL];
     Tradewake__Paper__V1__Instrument *pointers[INSTRUMENTS_PER_CALL];
     for (uint32_t first = 0; first < replay->history.n_symbols; first += INSTRUMENTS_PER_CALL) {
-        Tradewake__Paper__V1__ConfigureRequest request = TRADEWAKE__PAPER__V1__CONFIGURE_REQUEST__INIT;
+        Tradewake__Paper__V1__ConfigureRequest request =
+            TRADEWAKE__PAPER__V1__CONFIGURE_REQUEST__INIT;
         struct tw_wire_answer answer = {0};
         struct tw_error error = {0};
         ProtobufCMessage *response;
         request.instruments = pointers;
-        for (uint32_t i = first; i < replay->history.n_symbols && request.n_instruments < INSTRUMENTS_PER_CALL; i++) {
+        for (uint32_t i = first;
+             i < replay->history.n_symbols && request.n_instruments < INSTRUMENTS_PER_CALL; i++) {
             Tradewake__Paper__V1__Instrument *instrument = &instruments[request.n_instruments];
             fill_instrument(instrument, replay->history.symbols[i]);
             pointers[request.n_instruments++] = instrument;
         }
-        tw_status status = tw_wire_client_call(replay->session->client, configure_paper, &request.base, session_deadline(replay->session),
+        tw_status status = tw_wire_client_call(replay->session->client, configure_paper,
+                                               &request.base, session_deadline(replay->session),
                                                &replay->session->arena, &response, &answer, &error);
-        if (tw_grpc_code_name(answer.code)[0] != '\0' && strcmp(tw_grpc_code_name(answer.code), "UNIMPLEMENTED") == 0)
+        if (tw_grpc_code_name(answer.code)[0] != '\0' &&
+            strcmp(tw_grpc_code_name(answer.code), "UNIMPLEMENTED") == 0)
             return TW_EXIT_DONE; /* real brokers know their symbols */
         if (status != TW_OK)
             return session_failed(replay->session, status, &answer, &error);
@@ -222,7 +240,8 @@ static int configure_symbols(struct replay *replay)
 
 static int subscribe(struct replay *replay, char *follower_id)
 {
-    Tradewake__V1__CreateSubscriptionRequest request = TRADEWAKE__V1__CREATE_SUBSCRIPTION_REQUEST__INIT;
+    Tradewake__V1__CreateSubscriptionRequest request =
+        TRADEWAKE__V1__CREATE_SUBSCRIPTION_REQUEST__INIT;
     Tradewake__V1__Subscription subscription = TRADEWAKE__V1__SUBSCRIPTION__INIT;
     struct tw_wire_answer answer = {0};
     struct tw_error error = {0};
@@ -232,10 +251,13 @@ static int subscribe(struct replay *replay, char *follower_id)
     subscription.master_id = master_id;
     subscription.follower_id = follower_id;
     request.subscription = &subscription;
-    tw_status status = tw_wire_client_call(replay->session->client, create_subscription, &request.base, session_deadline(replay->session),
+    tw_status status = tw_wire_client_call(replay->session->client, create_subscription,
+                                           &request.base, session_deadline(replay->session),
                                            &replay->session->arena, &response, &answer, &error);
-    bool is_there = answer.refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_ALREADY_EXISTS;
-    return status == TW_OK || is_there ? TW_EXIT_DONE : session_failed(replay->session, status, &answer, &error);
+    bool is_there =
+        answer.refusal.reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_ALREADY_EXISTS;
+    return status == TW_OK || is_there ? TW_EXIT_DONE
+                                       : session_failed(replay->session, status, &answer, &error);
 }
 
 /* Calls back with every follower of the master ("" = of anybody). */
@@ -251,7 +273,8 @@ static int each_follower(struct replay *replay, const char *master_id, follower_
         request.page_size = PAGE;
         request.page_token = token;
         request.master_id = master;
-        int code = session_call(replay->session, list_followers, &request.base, &replay->session->arena, &response);
+        int code = session_call(replay->session, list_followers, &request.base,
+                                &replay->session->arena, &response);
         const Tradewake__V1__ListFollowersResponse *page = (const void *)response;
         for (size_t i = 0; code == TW_EXIT_DONE && i < page->n_followers; i++)
             code = visit(replay, page->followers[i]);
@@ -269,7 +292,8 @@ static int subscribe_visit(struct replay *replay, const Tradewake__V1__Follower 
 
 static const Tradewake__V1__SummaryGroup *ask_own_time(struct replay *replay)
 {
-    Tradewake__V1__GetOwnTimeSummaryRequest request = TRADEWAKE__V1__GET_OWN_TIME_SUMMARY_REQUEST__INIT;
+    Tradewake__V1__GetOwnTimeSummaryRequest request =
+        TRADEWAKE__V1__GET_OWN_TIME_SUMMARY_REQUEST__INIT;
     Tradewake__V1__SampleFilter filter = TRADEWAKE__V1__SAMPLE_FILTER__INIT;
     struct tw_wire_answer answer;
     ProtobufCMessage *response;
@@ -277,7 +301,8 @@ static const Tradewake__V1__SummaryGroup *ask_own_time(struct replay *replay)
     snprintf(master_id, sizeof master_id, "%s", replay->master_id);
     filter.master_id = master_id;
     request.filter = &filter;
-    if (session_try(replay->session, get_own_time, &request.base, &replay->session->arena, &response, &answer) != TW_OK)
+    if (session_try(replay->session, get_own_time, &request.base, &replay->session->arena,
+                    &response, &answer) != TW_OK)
         return NULL;
     const Tradewake__V1__OwnTimeSummary *summary = (const void *)response;
     return summary->n_groups > 0 ? summary->groups[0] : NULL;
@@ -298,8 +323,10 @@ static int prepare(struct replay *replay)
     if (code != TW_EXIT_DONE)
         return code;
     if (replay->subscribed == 0)
-        return session_error(replay->session, "nobody follows %s: `tradewake subscriptions create --master %s --follower F` first",
-                             replay->master_id, replay->master_id);
+        return session_error(
+            replay->session,
+            "nobody follows %s: `tradewake subscriptions create --master %s --follower F` first",
+            replay->master_id, replay->master_id);
     const Tradewake__V1__SummaryGroup *before = ask_own_time(replay);
     replay->own_before = before != NULL ? before->own_time : NULL;
     replay->held = before != NULL ? before->held : 0;
@@ -309,8 +336,8 @@ static int prepare(struct replay *replay)
 /* ---- After the last event ---- */
 
 /* One page of the master's copies, in arena. NULL: it failed, and that was printed. */
-static const Tradewake__V1__ListCopiesResponse *ask_copies(struct replay *replay, bool only_pending, const char *token,
-                                                           struct tw_arena *arena)
+static const Tradewake__V1__ListCopiesResponse *
+ask_copies(struct replay *replay, bool only_pending, const char *token, struct tw_arena *arena)
 {
     static Tradewake__V1__CopyState pending_states[] = {
         TRADEWAKE__V1__COPY_STATE__COPY_STATE_QUEUED, TRADEWAKE__V1__COPY_STATE__COPY_STATE_SENT,
@@ -345,12 +372,14 @@ static bool is_ours(const struct replay *replay, const Tradewake__V1__Copy *copy
 static void tally(struct replay *replay, const Tradewake__V1__Copy *copy)
 {
     uint32_t at = 0;
-    while (at < replay->n_counts && (replay->counts[at].state != (int32_t)copy->state || replay->counts[at].reason != (int32_t)copy->reason))
+    while (at < replay->n_counts && (replay->counts[at].state != (int32_t)copy->state ||
+                                     replay->counts[at].reason != (int32_t)copy->reason))
         at++;
     if (at == TALLY_MAX)
         return;
     if (at == replay->n_counts)
-        replay->counts[replay->n_counts++] = (struct state_count){(int32_t)copy->state, (int32_t)copy->reason, 0};
+        replay->counts[replay->n_counts++] =
+            (struct state_count){(int32_t)copy->state, (int32_t)copy->reason, 0};
     replay->counts[at].count++;
     replay->copies_counted++;
 }
@@ -358,7 +387,8 @@ static void tally(struct replay *replay, const Tradewake__V1__Copy *copy)
 /* Waits until no copy of the file is on its way, at most --wait. */
 static int await_copies(struct replay *replay)
 {
-    int64_t span_ns = args_number(&replay->session->args, "--wait"), until_ns = tw_mono_ns() + span_ns;
+    int64_t span_ns = args_number(&replay->session->args, "--wait"),
+            until_ns = tw_mono_ns() + span_ns;
     bool shows = isatty(STDERR_FILENO) != 0;
     struct tw_arena arena;
     int code = TW_EXIT_DONE;
@@ -374,7 +404,8 @@ static int await_copies(struct replay *replay)
             replay->pending += is_ours(replay, page->copies[i]);
         bool is_more = page->next_page_token[0] != '\0';
         if (shows)
-            fprintf(stderr, "\rwaiting for %" PRIu32 "%s copies ", replay->pending, is_more ? " and more" : "");
+            fprintf(stderr, "\rwaiting for %" PRIu32 "%s copies ", replay->pending,
+                    is_more ? " and more" : "");
         tw_arena_reset(&arena);
         if ((replay->pending == 0 && !is_more) || tw_mono_ns() >= until_ns || interrupted())
             break;
@@ -414,9 +445,11 @@ static void subtract_before(Tradewake__V1__Histogram *later, const Tradewake__V1
 {
     size_t at = 0;
     for (size_t i = 0; before != NULL && i < later->n_bucket_upper_ns; i++) {
-        while (at < before->n_bucket_upper_ns && before->bucket_upper_ns[at] < later->bucket_upper_ns[i])
+        while (at < before->n_bucket_upper_ns &&
+               before->bucket_upper_ns[at] < later->bucket_upper_ns[i])
             at++;
-        if (at < before->n_bucket_upper_ns && before->bucket_upper_ns[at] == later->bucket_upper_ns[i])
+        if (at < before->n_bucket_upper_ns &&
+            before->bucket_upper_ns[at] == later->bucket_upper_ns[i])
             later->bucket_count[i] -= before->bucket_count[at];
     }
     if (before != NULL)
@@ -430,7 +463,8 @@ static uint64_t percentile(const Tradewake__V1__Histogram *histogram, uint64_t p
     for (size_t i = 0; i < histogram->n_bucket_count; i++) {
         seen += histogram->bucket_count[i];
         if (seen >= rank && seen > 0)
-            return histogram->bucket_upper_ns[i] < histogram->max_ns ? histogram->bucket_upper_ns[i] : histogram->max_ns;
+            return histogram->bucket_upper_ns[i] < histogram->max_ns ? histogram->bucket_upper_ns[i]
+                                                                     : histogram->max_ns;
     }
     return histogram->max_ns;
 }
@@ -453,10 +487,14 @@ static int book_visit(struct replay *replay, const Tradewake__V1__Follower *foll
     ProtobufCMessage *response;
     request.follower_id = follower->follower_id;
     tw_arena_init(&arena, (size_t)256 << 20);
-    if (session_try(replay->session, get_book, &request.base, &arena, &response, &answer) == TW_OK) {
+    if (session_try(replay->session, get_book, &request.base, &arena, &response, &answer) ==
+        TW_OK) {
         struct books *books = &replay->books;
-        uint32_t n = (uint32_t)((const Tradewake__Paper__V1__GetBookResponse *)(const void *)response)->n_positions;
-        books->positions_min = !books->is_known || n < books->positions_min ? n : books->positions_min;
+        uint32_t n =
+            (uint32_t)((const Tradewake__Paper__V1__GetBookResponse *)(const void *)response)
+                ->n_positions;
+        books->positions_min =
+            !books->is_known || n < books->positions_min ? n : books->positions_min;
         books->positions_max = n > books->positions_max ? n : books->positions_max;
         books->followers++;
         books->is_known = true;
@@ -486,26 +524,32 @@ static void print_file(const struct replay *replay, FILE *out)
 {
     const struct tw_history *history = &replay->history;
     char from[16], until[16];
-    fprintf(out, "%s: %s, %" PRIu32 " events (", replay->file, tw_history_format_words(history->format), history->n_events);
+    fprintf(out, "%s: %s, %" PRIu32 " events (", replay->file,
+            tw_history_format_words(history->format), history->n_events);
     for (int kind = 0, printed = 0; kind < TW_HISTORY_KIND_COUNT; kind++)
         if (history->by_kind[kind] > 0)
-            fprintf(out, "%s%" PRIu32 " %s", printed++ > 0 ? ", " : "", history->by_kind[kind], tw_history_kind_word((enum tw_history_kind)kind));
-    fprintf(out, "), %" PRIu32 " symbols, %s to %s\n", history->n_symbols, day_text(history->events[0].at_s, from),
+            fprintf(out, "%s%" PRIu32 " %s", printed++ > 0 ? ", " : "", history->by_kind[kind],
+                    tw_history_kind_word((enum tw_history_kind)kind));
+    fprintf(out, "), %" PRIu32 " symbols, %s to %s\n", history->n_symbols,
+            day_text(history->events[0].at_s, from),
             day_text(history->events[history->n_events - 1].at_s, until));
     if (history->events_moved > 0)
-        fprintf(out, "  %" PRIu32 " events lay before what they depend on, and were put behind it\n", history->events_moved);
+        fprintf(out,
+                "  %" PRIu32 " events lay before what they depend on, and were put behind it\n",
+                history->events_moved);
 }
 
 static void print_answers(const struct replay *replay)
 {
     const struct replay_result *result = &replay->result;
-    printf("sent %" PRIu32 " events to %" PRIu32 " followers: %" PRIu64 " copies accepted + %" PRIu64 " skipped, %" PRIu32
-           " duplicates, %" PRIu32 " refused, %" PRIu32 " sent again\n",
-           result->answered, replay->subscribed, result->accepted, result->skipped, result->duplicates,
-           result->refused, result->resent);
+    printf("sent %" PRIu32 " events to %" PRIu32 " followers: %" PRIu64
+           " copies accepted + %" PRIu64 " skipped, %" PRIu32 " duplicates, %" PRIu32
+           " refused, %" PRIu32 " sent again\n",
+           result->answered, replay->subscribed, result->accepted, result->skipped,
+           result->duplicates, result->refused, result->resent);
     uint32_t answered = result->answered - result->refused;
-    printf("accepted + skipped = %" PRIu32 " subscribed for %" PRIu32 " of %" PRIu32 " events\n", replay->subscribed,
-           answered - result->mismatched, answered);
+    printf("accepted + skipped = %" PRIu32 " subscribed for %" PRIu32 " of %" PRIu32 " events\n",
+           replay->subscribed, answered - result->mismatched, answered);
     for (uint32_t i = 0; i < result->mismatched && i < REPLAY_REFUSALS_KEPT; i++)
         printf("  %s\n", result->mismatches[i]);
     for (uint32_t i = 0; i < result->refused && i < REPLAY_REFUSALS_KEPT; i++)
@@ -517,13 +561,18 @@ static void print_answers(const struct replay *replay)
 static void print_counts(const struct replay *replay)
 {
     static const struct column columns[] = {
-        {"STATE", NULL, TW_FIELD_PLAIN}, {"REASON", NULL, TW_FIELD_PLAIN}, {"COPIES", NULL, TW_FIELD_PLAIN}, {0},
+        {"STATE", NULL, TW_FIELD_PLAIN},
+        {"REASON", NULL, TW_FIELD_PLAIN},
+        {"COPIES", NULL, TW_FIELD_PLAIN},
+        {0},
     };
     struct table *table = table_new(columns);
     for (uint32_t i = 0; i < replay->n_counts; i++) {
         char state[64], reason[64], count[24];
-        tw_fields_enum(&tradewake__v1__copy_state__descriptor, replay->counts[i].state, true, state, sizeof state);
-        tw_fields_enum(&tradewake__v1__reason__descriptor, replay->counts[i].reason, true, reason, sizeof reason);
+        tw_fields_enum(&tradewake__v1__copy_state__descriptor, replay->counts[i].state, true, state,
+                       sizeof state);
+        tw_fields_enum(&tradewake__v1__reason__descriptor, replay->counts[i].reason, true, reason,
+                       sizeof reason);
         snprintf(count, sizeof count, "%" PRIu32, replay->counts[i].count);
         table_add_texts(table, (const char *const[]){state, reason, count});
     }
@@ -551,7 +600,8 @@ static void print_summary(const struct replay *replay)
         printf("%" PRIu64 " copies are not remembered any more (copies.remembered)\n",
                copies_expected(replay) - replay->copies_counted);
     if (replay->pending > 0)
-        printf("%" PRIu32 "%s copies are still on their way: `tradewake copies --master %s --state queued --state sent --state unknown`\n",
+        printf("%" PRIu32 "%s copies are still on their way: `tradewake copies --master %s --state "
+               "queued --state sent --state unknown`\n",
                replay->pending, replay->pending == PAGE ? " or more" : "", replay->master_id);
     if (replay->own != NULL && replay->own->count > 0) {
         printf("own time of %" PRIu64 " copies:", replay->own->count);
@@ -560,11 +610,14 @@ static void print_summary(const struct replay *replay)
         print_ms("max", percentile(replay->own, 1000));
         printf("; %" PRIu64 " more waited for their turn\n", replay->held);
     }
-    printf("the file ends with %" PRIu32 " positions and %" PRIu32 " orders held; the server counts %" PRIu32 " positions of %s\n",
-           replay->history.positions_held, replay->history.orders_held, replay->open_positions, replay->master_id);
+    printf("the file ends with %" PRIu32 " positions and %" PRIu32
+           " orders held; the server counts %" PRIu32 " positions of %s\n",
+           replay->history.positions_held, replay->history.orders_held, replay->open_positions,
+           replay->master_id);
     if (replay->books.is_known)
-        printf("paper books: %" PRIu32 " to %" PRIu32 " positions at each of %" PRIu32 " followers, of all masters\n", replay->books.positions_min,
-               replay->books.positions_max, replay->books.followers);
+        printf("paper books: %" PRIu32 " to %" PRIu32 " positions at each of %" PRIu32
+               " followers, of all masters\n",
+               replay->books.positions_min, replay->books.positions_max, replay->books.followers);
 }
 
 static void json_member(struct tw_json *json, const char *key, uint64_t value)
@@ -581,9 +634,11 @@ static void json_counts(const struct replay *replay, struct tw_json *json)
         char text[64];
         tw_json_object(json);
         tw_json_key(json, "state");
-        tw_json_text(json, tw_fields_enum(&tradewake__v1__copy_state__descriptor, replay->counts[i].state, false, text, sizeof text));
+        tw_json_text(json, tw_fields_enum(&tradewake__v1__copy_state__descriptor,
+                                          replay->counts[i].state, false, text, sizeof text));
         tw_json_key(json, "reason");
-        tw_json_text(json, tw_fields_enum(&tradewake__v1__reason__descriptor, replay->counts[i].reason, false, text, sizeof text));
+        tw_json_text(json, tw_fields_enum(&tradewake__v1__reason__descriptor,
+                                          replay->counts[i].reason, false, text, sizeof text));
         json_member(json, "count", replay->counts[i].count);
         tw_json_end(json, false);
     }
@@ -596,8 +651,10 @@ static void json_refusals(const struct replay *replay, struct tw_json *json)
     tw_json_array(json);
     for (uint32_t i = 0; i < replay->result.refused && i < REPLAY_REFUSALS_KEPT; i++) {
         const struct replay_refusal *refusal = &replay->result.refusals[i];
-        const char *const members[][2] = {{"event_id", refusal->event_id}, {"reason", refusal->reason},
-                                          {"field", refusal->field}, {"message", refusal->text}};
+        const char *const members[][2] = {{"event_id", refusal->event_id},
+                                          {"reason", refusal->reason},
+                                          {"field", refusal->field},
+                                          {"message", refusal->text}};
         tw_json_object(json);
         for (size_t m = 0; m < COUNT(members); m++) {
             tw_json_key(json, members[m][0]);
@@ -657,7 +714,8 @@ static void print_dry(const struct replay *replay)
 {
     for (uint32_t i = 0; i < replay->history.n_events; i++) {
         struct replay_request request;
-        replay_request_init(&request, &replay->names, &replay->history.events[i], replay->history.events[i].at_s * TW_NS_PER_S);
+        replay_request_init(&request, &replay->names, &replay->history.events[i],
+                            replay->history.events[i].at_s * TW_NS_PER_S);
         struct tw_json json = {.out = stdout};
         tw_json_message(&json, &request.event.base);
     }
@@ -669,9 +727,13 @@ static void print_dry(const struct replay *replay)
 static int send_and_count(struct replay *replay)
 {
     const struct replay_sending sending = {
-        .session = replay->session, .history = &replay->history, .names = &replay->names,
-        .due_ns = replay->due_ns, .subscribed = replay->subscribed,
-        .floods = args_has(&replay->session->args, "--flood"), .shows_progress = isatty(STDERR_FILENO) != 0,
+        .session = replay->session,
+        .history = &replay->history,
+        .names = &replay->names,
+        .due_ns = replay->due_ns,
+        .subscribed = replay->subscribed,
+        .floods = args_has(&replay->session->args, "--flood"),
+        .shows_progress = isatty(STDERR_FILENO) != 0,
     };
     bool shows_length = replay->due_ns != NULL && !replay->session->is_json;
     if (shows_length)
@@ -695,7 +757,8 @@ static int send_and_count(struct replay *replay)
         print_summary(replay);
     if (code != TW_EXIT_DONE)
         return code;
-    bool is_clean = replay->result.refused == 0 && replay->result.mismatched == 0 && replay->pending == 0;
+    bool is_clean =
+        replay->result.refused == 0 && replay->result.mismatched == 0 && replay->pending == 0;
     return is_clean ? TW_EXIT_DONE : TW_EXIT_FAILED;
 }
 

@@ -3,10 +3,11 @@
  *   history --replay_event.c--> requests --replay_send.c, sender thread--> the stream
  *                               answers  <--                 main thread <--
  *
- * One stream, so that the order of the file is the order of the master. An event is written only when the one
- * before it on the same position has been answered: an event that has to be sent again (the server was busy)
- * is then never overtaken by what depends on it. Unless it floods, it also waits until the orders of that one
- * have been sent: so fast is as fast as the followers can take them. */
+ * One stream, so that the order of the file is the order of the master. An event is written only
+ * when the one before it on the same position has been answered: an event that has to be sent again
+ * (the server was busy) is then never overtaken by what depends on it. Unless it floods, it also
+ * waits until the orders of that one have been sent: so fast is as fast as the followers can take
+ * them. */
 #ifndef CLI_REPLAY_H
 #define CLI_REPLAY_H
 
@@ -17,7 +18,7 @@
 
 #include <google/protobuf/timestamp.pb-c.h>
 
-#define REPLAY_HASH_CHARS 12u /* of the content's SHA-256, in ids */
+#define REPLAY_HASH_CHARS    12u /* of the content's SHA-256, in ids */
 #define REPLAY_RUN_CHARS_MAX 16u
 
 /* Names of what one file becomes on the server. */
@@ -46,7 +47,8 @@ struct replay_request {
     Tradewake__V1__PlaceOrder place;
     Tradewake__V1__CancelOrder cancel;
     char event_id[TW_ID_BYTES], subject[TW_ID_BYTES], remainder[TW_ID_BYTES];
-    char volume[TW_DECIMAL_TEXT_BYTES], remaining[TW_DECIMAL_TEXT_BYTES], price[TW_DECIMAL_TEXT_BYTES];
+    char volume[TW_DECIMAL_TEXT_BYTES], remaining[TW_DECIMAL_TEXT_BYTES],
+        price[TW_DECIMAL_TEXT_BYTES];
     char stop_loss[TW_DECIMAL_TEXT_BYTES], take_profit[TW_DECIMAL_TEXT_BYTES];
     char symbol[TW_SYMBOL_BYTES], master_id[TW_ID_BYTES];
 };
@@ -74,13 +76,14 @@ struct replay_sending {
     struct session *session;
     const struct tw_history *history;
     const struct replay_names *names;
-    const int64_t *due_ns;   /* by event, from the start; NULL = at once */
-    uint32_t subscribed;     /* accepted + skipped of every event */
-    bool floods;             /* does not wait until the orders before it on a position have been sent */
+    const int64_t *due_ns; /* by event, from the start; NULL = at once */
+    uint32_t subscribed;   /* accepted + skipped of every event */
+    bool floods; /* does not wait until the orders before it on a position have been sent */
     bool shows_progress;
 };
 
-/* Sends everything and reads every answer. Returns an exit code; failures of the stream were printed. */
+/* Sends everything and reads every answer. Returns an exit code; failures of the stream were
+ * printed. */
 int replay_send(const struct replay_sending *sending, struct replay_result *ret);
 
 #endif

@@ -30,8 +30,10 @@ bool replay_names_init(struct replay_names *names, const char *master_id, const 
         return false;
     for (size_t i = 0; i < REPLAY_HASH_CHARS / 2; i++)
         snprintf(hash + 2 * i, 3, "%02x", digest[i]);
-    snprintf(names->prefix, sizeof names->prefix, "rp-%s-%s%s", hash, run != NULL ? run : "", run != NULL ? "-" : "");
-    snprintf(names->suffix, sizeof names->suffix, "%s%s", run != NULL ? "." : "", run != NULL ? run : "");
+    snprintf(names->prefix, sizeof names->prefix, "rp-%s-%s%s", hash, run != NULL ? run : "",
+             run != NULL ? "-" : "");
+    snprintf(names->suffix, sizeof names->suffix, "%s%s", run != NULL ? "." : "",
+             run != NULL ? run : "");
     snprintf(names->space, sizeof names->space, "%s.", hash);
     return true;
 }
@@ -39,23 +41,27 @@ bool replay_names_init(struct replay_names *names, const char *master_id, const 
 void replay_event_id(const struct replay_names *names, const struct tw_history_event *event,
                      char text[TW_ID_BYTES])
 {
-    int written = snprintf(text, TW_ID_BYTES, "%s%u-%s", names->prefix, event->line, tw_history_kind_word(event->kind));
+    int written = snprintf(text, TW_ID_BYTES, "%s%u-%s", names->prefix, event->line,
+                           tw_history_kind_word(event->kind));
     assert(written > 0 && (size_t)written < TW_ID_BYTES);
     (void)written;
 }
 
 /* A ticket is a name of its own; the number of a row needs the file's before it. */
-static void subject_id(const struct replay_names *names, const char *subject, char text[TW_ID_BYTES])
+static void subject_id(const struct replay_names *names, const char *subject,
+                       char text[TW_ID_BYTES])
 {
     bool is_ticket = subject[0] >= '0' && subject[0] <= '9';
-    int written = snprintf(text, TW_ID_BYTES, "%s%s%s", is_ticket ? "" : names->space, subject, names->suffix);
+    int written = snprintf(text, TW_ID_BYTES, "%s%s%s", is_ticket ? "" : names->space, subject,
+                           names->suffix);
     assert(written > 0 && (size_t)written < TW_ID_BYTES);
     (void)written;
 }
 
 static void fill_action(struct replay_request *request, const struct tw_history_event *event)
 {
-    Tradewake__V1__Side side = event->is_sell ? TRADEWAKE__V1__SIDE__SIDE_SELL : TRADEWAKE__V1__SIDE__SIDE_BUY;
+    Tradewake__V1__Side side =
+        event->is_sell ? TRADEWAKE__V1__SIDE__SIDE_SELL : TRADEWAKE__V1__SIDE__SIDE_BUY;
     switch (event->kind) {
     case TW_HISTORY_OPEN:
         request->open.position_id = request->subject;

@@ -11,13 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-#define READ_SLICE_NS (100 * TW_NS_PER_MS)
-#define BROKEN_MAX 20            /* streams that broke before it is given up: about 10 s */
+#define READ_SLICE_NS   (100 * TW_NS_PER_MS)
+#define BROKEN_MAX      20 /* streams that broke before it is given up: about 10 s */
 #define BROKEN_PAUSE_MS 500
-#define RESENDS_MAX 1000u        /* of one event that the server is too busy for */
-#define SENT_SLICE_NS TW_NS_PER_S /* so often a wait for orders to be sent looks whether it is over */
-#define SENT_SLICES_MAX 10        /* what is not sent by then waits for something else: a market, a pause */
-#define CODE_UNAVAILABLE 14      /* google.rpc.Code */
+#define RESENDS_MAX     1000u /* of one event that the server is too busy for */
+#define SENT_SLICE_NS                                                                              \
+    TW_NS_PER_S /* so often a wait for orders to be sent looks whether it is over */
+#define SENT_SLICES_MAX                                                                            \
+    10 /* what is not sent by then waits for something else: a market, a pause */
+#define CODE_UNAVAILABLE        14 /* google.rpc.Code */
 #define CODE_RESOURCE_EXHAUSTED 8
 
 enum event_state { EVENT_WAITING, EVENT_SENT, EVENT_ANSWERED };
@@ -31,12 +33,12 @@ struct conversation {
     /* Guarded by lock. The condition is signalled at every change of what the sender waits for. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint8_t *states;                           /* enum event_state, by event */
-    uint16_t *resends;                         /* by event */
-    bool *has_queued;                          /* by event: accepted, and copies of it may not be sent yet */
-    uint32_t first_waiting;                    /* no event below it is WAITING */
-    uint32_t queue[TW_STREAM_UNANSWERED_MAX];  /* sent and not answered, oldest first */
-    uint32_t queue_head, queue_tail;           /* run freely */
+    uint8_t *states;        /* enum event_state, by event */
+    uint16_t *resends;      /* by event */
+    bool *has_queued;       /* by event: accepted, and copies of it may not be sent yet */
+    uint32_t first_waiting; /* no event below it is WAITING */
+    uint32_t queue[TW_STREAM_UNANSWERED_MAX]; /* sent and not answered, oldest first */
+    uint32_t queue_head, queue_tail;          /* run freely */
     uint32_t answered;
     int64_t not_before_ns; /* the server asked for a pause */
     bool is_over;          /* broken, given up or interrupted: the sender goes home */
@@ -56,7 +58,8 @@ static bool is_ready(const struct conversation *talk, uint32_t index, int64_t no
                      int64_t *ret_until_ns)
 {
     const struct tw_history_event *event = &talk->sending->history->events[index];
-    int64_t due_ns = talk->sending->due_ns != NULL ? talk->started_ns + talk->sending->due_ns[index] : 0;
+    int64_t due_ns =
+        talk->sending->due_ns != NULL ? talk->started_ns + talk->sending->due_ns[index] : 0;
     *ret_until_ns = due_ns > talk->not_before_ns ? due_ns : talk->not_before_ns;
     if (*ret_until_ns > now_ns)
         return false;
@@ -95,14 +98,15 @@ static bool is_over(struct conversation *talk)
     return over;
 }
 
-/* Waits until every order of an event that was accepted has been sent. A close that comes before its open was
- * sent withdraws it, which is right, and not what happened in the file. An event that the server knows sends
- * nothing when it comes again: it only answers, here as late as we ask. */
+/* Waits until every order of an event that was accepted has been sent. A close that comes before
+ * its open was sent withdraws it, which is right, and not what happened in the file. An event that
+ * the server knows sends nothing when it comes again: it only answers, here as late as we ask. */
 static void await_sent(struct conversation *talk, uint32_t index)
 {
     struct replay_request request;
     Tradewake__V1__SubmitEventRequest submit = TRADEWAKE__V1__SUBMIT_EVENT_REQUEST__INIT;
-    replay_request_init(&request, talk->sending->names, &talk->sending->history->events[index], tw_wall_ns());
+    replay_request_init(&request, talk->sending->names, &talk->sending->history->events[index],
+                        tw_wall_ns());
     submit.event = &request.event;
     submit.view = TRADEWAKE__V1__COPY_VIEW__COPY_VIEW_COUNTS;
     submit.wait_for = TRADEWAKE__V1__WAIT_FOR__WAIT_FOR_SENT;
@@ -112,9 +116,11 @@ static void await_sent(struct conversation *talk, uint32_t index)
         struct tw_error error;
         ProtobufCMessage *response;
         tw_arena_init(&arena, (size_t)1 << 20);
-        tw_status status = tw_wire_client_call(talk->sending->session->client, "/tradewake.v1.EventService/SubmitEvent",
-                                               &submit.base, tw_mono_ns() + SENT_SLICE_NS, &arena, &response, &answer, &error);
-        bool is_sent = status == TW_OK && ((const Tradewake__V1__SubmitEventResponse *)(void *)response)->pending == 0;
+        tw_status status = tw_wire_client_call(
+            talk->sending->session->client, "/tradewake.v1.EventService/SubmitEvent", &submit.base,
+            tw_mono_ns() + SENT_SLICE_NS, &arena, &response, &answer, &error);
+        bool is_sent = status == TW_OK &&
+                       ((const Tradewake__V1__SubmitEventResponse *)(void *)response)->pending == 0;
         tw_arena_clear(&arena);
         /* Another failure than lateness shows on the stream, too. */
         if (is_sent || (status != TW_OK && status != TW_TIMEOUT))
@@ -149,7 +155,8 @@ static void *sender_main(void *arg)
         struct tw_error error;
         if (must_await(talk, index))
             await_sent(talk, talk->sending->history->events[index].previous);
-        replay_request_init(&request, talk->sending->names, &talk->sending->history->events[index], tw_wall_ns());
+        replay_request_init(&request, talk->sending->names, &talk->sending->history->events[index],
+                            tw_wall_ns());
         /* Why it broke is what the reader is told. */
         if (tw_wire_stream_write(talk->stream, &request.request.base, &error) != TW_OK)
             return NULL;
@@ -174,7 +181,8 @@ static void keep_refusal(struct conversation *talk, const char *event_id,
     result->refused++;
 }
 
-static void count_accepted(struct conversation *talk, const Tradewake__V1__SubmitEventResponse *accepted)
+static void count_accepted(struct conversation *talk,
+                           const Tradewake__V1__SubmitEventResponse *accepted)
 {
     struct replay_result *result = talk->result;
     result->accepted += accepted->accepted;
@@ -199,7 +207,8 @@ static bool is_for_now(const Tradewake__V1__EventRefusal *refused)
 }
 
 /* One answer to the oldest event that was sent. False: it is not that event's. */
-static bool take_answer(struct conversation *talk, const Tradewake__V1__StreamEventsResponse *response)
+static bool take_answer(struct conversation *talk,
+                        const Tradewake__V1__StreamEventsResponse *response)
 {
     char expected[TW_ID_BYTES];
     pthread_mutex_lock(&talk->lock);
@@ -211,14 +220,17 @@ static bool take_answer(struct conversation *talk, const Tradewake__V1__StreamEv
     }
     if (good) {
         const Tradewake__V1__EventRefusal *refused =
-            response->answer_case == TRADEWAKE__V1__STREAM_EVENTS_RESPONSE__ANSWER_REFUSED ? response->refused : NULL;
+            response->answer_case == TRADEWAKE__V1__STREAM_EVENTS_RESPONSE__ANSWER_REFUSED
+                ? response->refused
+                : NULL;
         bool again = refused != NULL && is_for_now(refused) && talk->resends[index] < RESENDS_MAX;
         talk->queue_head++;
         talk->states[index] = again ? EVENT_WAITING : EVENT_ANSWERED;
         if (again) {
             talk->resends[index]++;
             talk->result->resent++;
-            talk->not_before_ns = tw_mono_ns() + refused->retry_after->seconds * TW_NS_PER_S + refused->retry_after->nanos;
+            talk->not_before_ns = tw_mono_ns() + refused->retry_after->seconds * TW_NS_PER_S +
+                                  refused->retry_after->nanos;
             if (index < talk->first_waiting)
                 talk->first_waiting = index;
         } else if (refused != NULL) {
@@ -244,8 +256,10 @@ static void show_progress(const struct conversation *talk, uint32_t answered, in
     uint32_t n = talk->sending->history->n_events;
     int filled = (int)((uint64_t)answered * WIDTH / n);
     int64_t elapsed_ms = (now_ns - talk->started_ns) / TW_NS_PER_MS + 1;
-    fprintf(stderr, "\r[%.*s%*s] %" PRIu32 "/%" PRIu32 " events  %" PRId64 "/s  %" PRIu32 " refused ", filled, full,
-            WIDTH - filled, "", answered, n, (int64_t)answered * 1000 / elapsed_ms, talk->result->refused);
+    fprintf(stderr,
+            "\r[%.*s%*s] %" PRIu32 "/%" PRIu32 " events  %" PRId64 "/s  %" PRIu32 " refused ",
+            filled, full, WIDTH - filled, "", answered, n, (int64_t)answered * 1000 / elapsed_ms,
+            talk->result->refused);
 }
 
 /* Reads until everything is answered (TW_OK), or the stream has ended. */
@@ -263,11 +277,13 @@ static tw_status read_answers(struct conversation *talk, struct tw_wire_answer *
             show_progress(talk, talk->answered, now_ns);
             shown_ns = now_ns;
         }
-        status = tw_wire_stream_read(talk->stream, now_ns + READ_SLICE_NS, &arena, &message, ret_answer, error);
+        status = tw_wire_stream_read(talk->stream, now_ns + READ_SLICE_NS, &arena, &message,
+                                     ret_answer, error);
         if (status == TW_TIMEOUT)
             status = TW_OK;
         else if (status == TW_OK && !take_answer(talk, (const void *)message))
-            status = tw_error_set(error, TW_INVALID, "the server answered another event than the oldest one");
+            status = tw_error_set(error, TW_INVALID,
+                                  "the server answered another event than the oldest one");
         tw_arena_reset(&arena);
     }
     tw_arena_clear(&arena);
@@ -290,8 +306,9 @@ static tw_status run_stream(struct conversation *talk, struct tw_wire_answer *re
                             struct tw_error *error)
 {
     pthread_t sender;
-    tw_status status = tw_wire_stream_open(talk->sending->session->client, "/tradewake.v1.EventService/StreamEvents",
-                                           NULL, INT64_MAX, &talk->stream, error);
+    tw_status status = tw_wire_stream_open(talk->sending->session->client,
+                                           "/tradewake.v1.EventService/StreamEvents", NULL,
+                                           INT64_MAX, &talk->stream, error);
     if (status != TW_OK)
         return status;
     talk->is_over = false;
@@ -339,7 +356,9 @@ static int converse(struct conversation *talk)
     if (status != TW_OK)
         return session_failed(session, status, &answer, &error);
     if (talk->answered < talk->sending->history->n_events)
-        return session_error(session, "interrupted after %" PRIu32 " of %" PRIu32 " events; the same command goes on where it stopped",
+        return session_error(session,
+                             "interrupted after %" PRIu32 " of %" PRIu32
+                             " events; the same command goes on where it stopped",
                              talk->answered, talk->sending->history->n_events);
     return TW_EXIT_DONE;
 }

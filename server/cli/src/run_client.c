@@ -21,11 +21,11 @@
 
 static const struct column summary_columns[] = {
     {"FOLLOWER", "follower_id", TW_FIELD_PLAIN}, {"ACTION", "action", TW_FIELD_PLAIN},
-    {"STATE", "state", TW_FIELD_PLAIN}, {"REASON", "reason", TW_FIELD_PLAIN},
-    {"SYMBOL", "symbol", TW_FIELD_PLAIN}, {"SIDE", "side", TW_FIELD_PLAIN},
-    {"VOLUME", "volume", TW_FIELD_PLAIN}, {"FILLED", "filled_volume", TW_FIELD_PLAIN},
-    {"PRICE", "average_price", TW_FIELD_PLAIN}, {"OWN MS", "own_time_ns", TW_FIELD_MS},
-    {"COPY", "copy_id", TW_FIELD_PLAIN}, {0},
+    {"STATE", "state", TW_FIELD_PLAIN},          {"REASON", "reason", TW_FIELD_PLAIN},
+    {"SYMBOL", "symbol", TW_FIELD_PLAIN},        {"SIDE", "side", TW_FIELD_PLAIN},
+    {"VOLUME", "volume", TW_FIELD_PLAIN},        {"FILLED", "filled_volume", TW_FIELD_PLAIN},
+    {"PRICE", "average_price", TW_FIELD_PLAIN},  {"OWN MS", "own_time_ns", TW_FIELD_MS},
+    {"COPY", "copy_id", TW_FIELD_PLAIN},         {0},
 };
 
 /* The id of an event that was given none: unique, and it sorts by time. */
@@ -50,7 +50,8 @@ static tw_status default_event_fields(struct session *session, ProtobufCMessage 
     return status;
 }
 
-static void print_submitted(struct session *session, const Tradewake__V1__SubmitEventResponse *response)
+static void print_submitted(struct session *session,
+                            const Tradewake__V1__SubmitEventResponse *response)
 {
     char state[64], reason[64];
     if (session->is_json) {
@@ -66,12 +67,14 @@ static void print_submitted(struct session *session, const Tradewake__V1__Submit
         putchar('\n');
     }
     printf("event %s%s: %u accepted + %u skipped, %u pending\n", response->event_id,
-           response->duplicate ? " (duplicate: nothing was sent by this call)" : "", response->accepted,
-           response->skipped, response->pending);
+           response->duplicate ? " (duplicate: nothing was sent by this call)" : "",
+           response->accepted, response->skipped, response->pending);
     for (size_t i = 0; i < response->n_counts; i++)
         printf("  %-10s %-20s %u\n",
-               tw_fields_enum(&tradewake__v1__copy_state__descriptor, (int32_t)response->counts[i]->state, true, state, sizeof state),
-               tw_fields_enum(&tradewake__v1__reason__descriptor, (int32_t)response->counts[i]->reason, true, reason, sizeof reason),
+               tw_fields_enum(&tradewake__v1__copy_state__descriptor,
+                              (int32_t)response->counts[i]->state, true, state, sizeof state),
+               tw_fields_enum(&tradewake__v1__reason__descriptor,
+                              (int32_t)response->counts[i]->reason, true, reason, sizeof reason),
                response->counts[i]->count);
 }
 
@@ -93,12 +96,18 @@ int run_submit(struct session *session)
 /* ---- watch ---- */
 
 static const struct column sample_columns[] = {
-    {"RECEIVED", "received_at", TW_FIELD_TIME}, {"MASTER", "master_id", TW_FIELD_PLAIN},
-    {"FOLLOWER", "follower_id", TW_FIELD_PLAIN}, {"ACTION", "action", TW_FIELD_PLAIN},
-    {"OWN MS", "own_time_ns", TW_FIELD_MS}, {"HELD MS", "times.held_ns", TW_FIELD_MS},
-    {"STARTED", "times.started_ns", TW_FIELD_MS}, {"ANSWERED", "times.answered_ns", TW_FIELD_MS},
-    {"THREADS", "threads_at_start", TW_FIELD_PLAIN}, {"CREATED", "threads_created", TW_FIELD_PLAIN},
-    {"COPY", "copy_id", TW_FIELD_PLAIN}, {0},
+    {"RECEIVED", "received_at", TW_FIELD_TIME},
+    {"MASTER", "master_id", TW_FIELD_PLAIN},
+    {"FOLLOWER", "follower_id", TW_FIELD_PLAIN},
+    {"ACTION", "action", TW_FIELD_PLAIN},
+    {"OWN MS", "own_time_ns", TW_FIELD_MS},
+    {"HELD MS", "times.held_ns", TW_FIELD_MS},
+    {"STARTED", "times.started_ns", TW_FIELD_MS},
+    {"ANSWERED", "times.answered_ns", TW_FIELD_MS},
+    {"THREADS", "threads_at_start", TW_FIELD_PLAIN},
+    {"CREATED", "threads_created", TW_FIELD_PLAIN},
+    {"COPY", "copy_id", TW_FIELD_PLAIN},
+    {0},
 };
 
 static void print_dropped(struct session *session, const Tradewake__V1__Dropped *dropped)
@@ -114,8 +123,8 @@ static void print_dropped(struct session *session, const Tradewake__V1__Dropped 
     fflush(stdout);
 }
 
-static uint64_t print_samples(struct session *session, void *context, const ProtobufCMessage *message,
-                              uint64_t left)
+static uint64_t print_samples(struct session *session, void *context,
+                              const ProtobufCMessage *message, uint64_t left)
 {
     struct table *table = context;
     const Tradewake__V1__WatchOwnTimeResponse *response = (const void *)message;
@@ -137,13 +146,21 @@ static uint64_t print_samples(struct session *session, void *context, const Prot
 }
 
 static const struct column window_columns[] = {
-    {"WINDOW", NULL, TW_FIELD_PLAIN}, {"GROUP", NULL, TW_FIELD_PLAIN}, {"COPIES", NULL, TW_FIELD_PLAIN},
-    {"OWN P50", NULL, TW_FIELD_PLAIN}, {"P95", NULL, TW_FIELD_PLAIN}, {"P99", NULL, TW_FIELD_PLAIN},
-    {"MAX MS", NULL, TW_FIELD_PLAIN}, {"PATH P50", NULL, TW_FIELD_PLAIN}, {"MAX MS", NULL, TW_FIELD_PLAIN},
-    {"HELD", NULL, TW_FIELD_PLAIN}, {0},
+    {"WINDOW", NULL, TW_FIELD_PLAIN},
+    {"GROUP", NULL, TW_FIELD_PLAIN},
+    {"COPIES", NULL, TW_FIELD_PLAIN},
+    {"OWN P50", NULL, TW_FIELD_PLAIN},
+    {"P95", NULL, TW_FIELD_PLAIN},
+    {"P99", NULL, TW_FIELD_PLAIN},
+    {"MAX MS", NULL, TW_FIELD_PLAIN},
+    {"PATH P50", NULL, TW_FIELD_PLAIN},
+    {"MAX MS", NULL, TW_FIELD_PLAIN},
+    {"HELD", NULL, TW_FIELD_PLAIN},
+    {0},
 };
 
-static void add_group(struct table *table, const char *window, const Tradewake__V1__SummaryGroup *group)
+static void add_group(struct table *table, const char *window,
+                      const Tradewake__V1__SummaryGroup *group)
 {
     char texts[10][64];
     const char *cells[10];
@@ -164,8 +181,8 @@ static void add_group(struct table *table, const char *window, const Tradewake__
     table_add_texts(table, cells);
 }
 
-static uint64_t print_window(struct session *session, void *context, const ProtobufCMessage *message,
-                             uint64_t left)
+static uint64_t print_window(struct session *session, void *context,
+                             const ProtobufCMessage *message, uint64_t left)
 {
     struct table *table = context;
     char window[64] = "-";
@@ -207,15 +224,16 @@ int run_watch(struct session *session)
             return usage_error(session->command, "flag %s: %s", only_summary[i][0], error.text);
     }
     struct table *table = table_new(is_summary ? window_columns : sample_columns);
-    code = session_stream(session, method, request, is_summary ? print_window : print_samples, table);
+    code =
+        session_stream(session, method, request, is_summary ? print_window : print_samples, table);
     table_free(table);
     return code;
 }
 
 /* ---- copies ---- */
 
-static uint64_t print_changes(struct session *session, void *context, const ProtobufCMessage *message,
-                              uint64_t left)
+static uint64_t print_changes(struct session *session, void *context,
+                              const ProtobufCMessage *message, uint64_t left)
 {
     struct table *table = context;
     const Tradewake__V1__WatchCopiesResponse *response = (const void *)message;
@@ -288,9 +306,11 @@ static bool await_serving(struct session *session, const ProtobufCMessage *reque
     while (tw_mono_ns() < until_ns && !interrupted()) {
         ProtobufCMessage *response;
         struct tw_wire_answer answer;
-        tw_status status = session_try(session, session->command->method, request, &session->arena, &response, &answer);
-        if (status == TW_OK && ((const Grpc__Health__V1__HealthCheckResponse *)(void *)response)->status ==
-                                   GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING)
+        tw_status status = session_try(session, session->command->method, request, &session->arena,
+                                       &response, &answer);
+        if (status == TW_OK &&
+            ((const Grpc__Health__V1__HealthCheckResponse *)(void *)response)->status ==
+                GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING)
             return true;
         pause_ms(100);
     }
@@ -316,20 +336,23 @@ int run_health(struct session *session)
     else
         puts(tw_fields_enum(&grpc__health__v1__health_check_response__serving_status__descriptor,
                             (int32_t)health->status, false, word, sizeof word));
-    return health->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING ? TW_EXIT_DONE
-                                                                                             : TW_EXIT_FAILED;
+    return health->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING
+               ? TW_EXIT_DONE
+               : TW_EXIT_FAILED;
 }
 
 int run_version(struct session *session)
 {
     const char *contract = "tradewake.v1", *library = protobuf_c_version();
     if (!session->is_json) {
-        printf("tradewake %s\ncontract   %s\nprotobuf-c %s\ncompiler   %s\n", session->host->version, contract,
-               library, __VERSION__);
+        printf("tradewake %s\ncontract   %s\nprotobuf-c %s\ncompiler   %s\n",
+               session->host->version, contract, library, __VERSION__);
         return TW_EXIT_DONE;
     }
-    const char *const members[][2] = {{"version", session->host->version}, {"contract", contract},
-                                      {"protobuf_c", library}, {"compiler", __VERSION__}};
+    const char *const members[][2] = {{"version", session->host->version},
+                                      {"contract", contract},
+                                      {"protobuf_c", library},
+                                      {"compiler", __VERSION__}};
     tw_json_object(&session->json);
     for (size_t i = 0; i < COUNT(members); i++) {
         tw_json_key(&session->json, members[i][0]);

@@ -68,7 +68,8 @@ static void show_setting(struct session *session, const struct tw_settings *sett
     tw_setting_text(settings, setting, value);
     tw_setting_origin_text(settings, setting, origin, sizeof origin);
     if (!session->is_json) {
-        table_add_texts(table, (const char *const[]){setting->name, value[0] != '\0' ? value : "-", origin});
+        table_add_texts(
+            table, (const char *const[]){setting->name, value[0] != '\0' ? value : "-", origin});
         return;
     }
     tw_json_object(&session->json);
@@ -84,7 +85,10 @@ static void show_setting(struct session *session, const struct tw_settings *sett
 int run_config_show(struct session *session)
 {
     static const struct column columns[] = {
-        {"SETTING", NULL, TW_FIELD_PLAIN}, {"VALUE", NULL, TW_FIELD_PLAIN}, {"FROM", NULL, TW_FIELD_PLAIN}, {0},
+        {"SETTING", NULL, TW_FIELD_PLAIN},
+        {"VALUE", NULL, TW_FIELD_PLAIN},
+        {"FROM", NULL, TW_FIELD_PLAIN},
+        {0},
     };
     static struct tw_settings settings;
     if (load(session, args_has(&session->args, "--dev"), &settings) != TW_OK)
@@ -117,13 +121,16 @@ int run_config_reference(struct session *session)
 {
     size_t n;
     const struct tw_setting *rows = tw_settings_table(&n);
-    char section[TW_SETTING_NAME_BYTES] = "", expected[256], variable[TW_SETTING_NAME_BYTES], flag[TW_SETTING_NAME_BYTES];
-    printf("# tradewake %s: every setting, with its default. A flag wins over the variable, that over this file.\n",
+    char section[TW_SETTING_NAME_BYTES] = "", expected[256], variable[TW_SETTING_NAME_BYTES],
+         flag[TW_SETTING_NAME_BYTES];
+    printf("# tradewake %s: every setting, with its default. A flag wins over the variable, that "
+           "over this file.\n",
            session->host->version);
     for (size_t i = 0; i < n; i++) {
         const char *dot = strchr(rows[i].name, '.');
         size_t size = dot != NULL ? (size_t)(dot - rows[i].name) : 0;
-        bool is_new_section = size > 0 && (strlen(section) != size || memcmp(section, rows[i].name, size) != 0);
+        bool is_new_section =
+            size > 0 && (strlen(section) != size || memcmp(section, rows[i].name, size) != 0);
         if (is_new_section || size == 0)
             putchar('\n');
         if (is_new_section) {
@@ -132,8 +139,9 @@ int run_config_reference(struct session *session)
         }
         const char *indent = dot != NULL ? "  " : "", *value = rows[i].default_text;
         printf("%s# %s\n%s# %s; %s, %s%s\n%s%s: %s\n", indent, rows[i].help, indent,
-               tw_value_expected(&rows[i].rule, expected, sizeof expected), tw_setting_flag(&rows[i], flag),
-               tw_setting_variable(&rows[i], variable), rows[i].reloadable ? "; takes effect without a restart" : "", indent,
+               tw_value_expected(&rows[i].rule, expected, sizeof expected),
+               tw_setting_flag(&rows[i], flag), tw_setting_variable(&rows[i], variable),
+               rows[i].reloadable ? "; takes effect without a restart" : "", indent,
                dot != NULL ? dot + 1 : rows[i].name, value[0] != '\0' ? value : "\"\"");
     }
     return TW_EXIT_DONE;

@@ -17,6 +17,7 @@
 /* ---- Failures ---- */
 
 /* What a person can do about it. */
+/* clang-format off */
 static const struct {
     Tradewake__V1__ErrorReason reason;
     const char *hint;
@@ -37,6 +38,7 @@ static const struct {
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_SHUTTING_DOWN, "the server is going down: try again when it is back"},
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_UNIMPLEMENTED, "this server does not have it: compare `tradewake version` here and there"},
 };
+/* clang-format on */
 
 static const char *hint_of(Tradewake__V1__ErrorReason reason)
 {
@@ -56,8 +58,11 @@ static void print_failure(struct session *session, const struct failure *failure
         struct tw_json json = {.out = stderr, .is_pretty = session->json.is_pretty};
         const struct {
             const char *key, *text;
-        } members[] = {{"code", failure->code}, {"reason", failure->reason}, {"field", failure->field},
-                       {"message", failure->text}, {"hint", failure->hint}};
+        } members[] = {{"code", failure->code},
+                       {"reason", failure->reason},
+                       {"field", failure->field},
+                       {"message", failure->text},
+                       {"hint", failure->hint}};
         tw_json_object(&json);
         tw_json_key(&json, "error");
         tw_json_object(&json);
@@ -101,10 +106,12 @@ int session_failed(struct session *session, tw_status status, const struct tw_wi
         failure.hint = hint_of(answer->refusal.reason);
     } else if (status == TW_UNREACHABLE) {
         failure.text = hint;
-        failure.hint = "start one with `tradewake dev`, or name another with --server or TRADEWAKE_SERVER";
+        failure.hint =
+            "start one with `tradewake dev`, or name another with --server or TRADEWAKE_SERVER";
         snprintf(hint, sizeof hint, "nobody answers at %s", session->server);
     } else if (status == TW_TIMEOUT) {
-        snprintf(hint, sizeof hint, "wait longer with --timeout; it was %s", args_text(&session->args, "--timeout"));
+        snprintf(hint, sizeof hint, "wait longer with --timeout; it was %s",
+                 args_text(&session->args, "--timeout"));
     }
     print_failure(session, &failure);
     return status == TW_UNREACHABLE ? TW_EXIT_UNREACHABLE : TW_EXIT_FAILED;
@@ -146,8 +153,9 @@ int session_call(struct session *session, const char *method, const ProtobufCMes
     int code = session_connect(session);
     if (code != TW_EXIT_DONE)
         return code;
-    tw_status status = tw_wire_client_call(session->client, method, request, session_deadline(session),
-                                           arena, ret_response, &answer, &error);
+    tw_status status =
+        tw_wire_client_call(session->client, method, request, session_deadline(session), arena,
+                            ret_response, &answer, &error);
     return status == TW_OK ? TW_EXIT_DONE : session_failed(session, status, &answer, &error);
 }
 
@@ -159,26 +167,31 @@ static tw_status set_pair(struct session *session, ProtobufCMessage *request,
     const char *equals = strchr(given->text, '=');
     const char *comma = strchr(given->option->pair, ',');
     if (equals == NULL)
-        return tw_error_set(error, TW_INVALID, "found \"%s\", expected %s", given->text, given->option->value);
-    snprintf(text, sizeof text, "%.*s=%.*s,%s=%s", (int)(comma - given->option->pair), given->option->pair,
-             (int)(equals - given->text), given->text, comma + 1, equals + 1);
+        return tw_error_set(error, TW_INVALID, "found \"%s\", expected %s", given->text,
+                            given->option->value);
+    snprintf(text, sizeof text, "%.*s=%.*s,%s=%s", (int)(comma - given->option->pair),
+             given->option->pair, (int)(equals - given->text), given->text, comma + 1, equals + 1);
     return tw_fields_set(request, given->option->field, text, &session->arena, error);
 }
 
 /* NAME=VALUE of any field that has no flag of its own: "--rule multiplier=0.5" under its root. */
-static tw_status set_named(struct session *session, ProtobufCMessage *request, const struct given *given,
-                           char *path, size_t path_size, struct tw_error *error)
+static tw_status set_named(struct session *session, ProtobufCMessage *request,
+                           const struct given *given, char *path, size_t path_size,
+                           struct tw_error *error)
 {
     const char *root = given->option->field, *equals = strchr(given->text, '=');
     if (equals == NULL || equals == given->text)
-        return tw_error_set(error, TW_INVALID, "found \"%s\", expected %s", given->text, given->option->value);
-    snprintf(path, path_size, "%.*s%.*s", (int)strcspn(root, "*"), root, (int)(equals - given->text), given->text);
+        return tw_error_set(error, TW_INVALID, "found \"%s\", expected %s", given->text,
+                            given->option->value);
+    snprintf(path, path_size, "%.*s%.*s", (int)strcspn(root, "*"), root,
+             (int)(equals - given->text), given->text);
     return tw_fields_set(request, path, equals + 1, &session->arena, error);
 }
 
 /* One flag into the request; path: the field that it set. */
-static tw_status set_given(struct session *session, ProtobufCMessage *request, const struct given *given,
-                           char *path, size_t path_size, struct tw_error *error)
+static tw_status set_given(struct session *session, ProtobufCMessage *request,
+                           const struct given *given, char *path, size_t path_size,
+                           struct tw_error *error)
 {
     snprintf(path, path_size, "%s", given->option->field);
     if (given->option->pair != NULL)
@@ -210,8 +223,11 @@ int session_request(struct session *session, const char *method, ProtobufCMessag
 
     const struct args *args = &session->args;
     for (size_t i = 0; i < args->n_operands; i++) {
-        const char *field = i < COUNT(session->command->operand_fields) ? session->command->operand_fields[i] : NULL;
-        if (field != NULL && tw_fields_set(request, field, args->operands[i], &session->arena, &error) != TW_OK)
+        const char *field = i < COUNT(session->command->operand_fields)
+                                ? session->command->operand_fields[i]
+                                : NULL;
+        if (field != NULL &&
+            tw_fields_set(request, field, args->operands[i], &session->arena, &error) != TW_OK)
             return usage_error(session->command, "%s", error.text);
     }
     for (size_t i = 0; i < args->n_given; i++) {
@@ -220,7 +236,8 @@ int session_request(struct session *session, const char *method, ProtobufCMessag
             continue;
         if (set_given(session, request, &args->given[i], path, sizeof path, &error) != TW_OK ||
             add_to_mask(session, request, path, &error) != TW_OK)
-            return usage_error(session->command, "flag %s: %s", args->given[i].option->flag, error.text);
+            return usage_error(session->command, "flag %s: %s", args->given[i].option->flag,
+                               error.text);
     }
     *ret_request = request;
     return TW_EXIT_DONE;
@@ -281,7 +298,8 @@ static int list_pages(struct session *session, ProtobufCMessage *request, struct
         if (strcmp(session->command->options[i].flag, "--limit") == 0)
             limit = "--limit";
     uint64_t left = limit != NULL && args_number(&session->args, limit) > 0
-                        ? (uint64_t)args_number(&session->args, limit) : UINT64_MAX;
+                        ? (uint64_t)args_number(&session->args, limit)
+                        : UINT64_MAX;
     int code = TW_EXIT_DONE;
     tw_arena_init(&arena, (size_t)64 << 20);
     while (code == TW_EXIT_DONE && left > 0) {
@@ -385,10 +403,13 @@ int session_stream(struct session *session, const char *method, const ProtobufCM
 
     int64_t span_ns = args_number(&session->args, "--for");
     int64_t until_ns = span_ns > 0 ? tw_mono_ns() + span_ns : INT64_MAX;
-    uint64_t left = args_has(&session->args, "--count") ? (uint64_t)args_number(&session->args, "--count") : UINT64_MAX;
+    uint64_t left = args_has(&session->args, "--count")
+                        ? (uint64_t)args_number(&session->args, "--count")
+                        : UINT64_MAX;
     tw_arena_init(&arena, (size_t)64 << 20);
     interrupt_watch();
-    tw_status status = tw_wire_stream_open(session->client, method, request, INT64_MAX, &stream, &error);
+    tw_status status =
+        tw_wire_stream_open(session->client, method, request, INT64_MAX, &stream, &error);
     while (status == TW_OK && left > 0 && !interrupted()) {
         int64_t now_ns = tw_mono_ns();
         if (now_ns >= until_ns)

@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD(member) offsetof(struct tw_settings, member)
+#define FIELD(member)    offsetof(struct tw_settings, member)
 #define CONFIG_BYTES_MAX (256u * 1024u) /* a configuration of a person, not a data set */
 
+/* clang-format off */
 static const struct tw_setting table[] = {
     {"listen", {.type = TW_VALUE_ADDRESS}, "127.0.0.1:50051", NULL, FIELD(listen), false,
      "Where clients reach the service over gRPC."},
@@ -57,10 +58,12 @@ static const struct tw_setting table[] = {
     {"reflection", {.type = TW_VALUE_BOOL}, "true", NULL, FIELD(reflection), false,
      "Tell clients that ask which services and messages there are."},
 };
+/* clang-format on */
 
 #define TABLE_ROWS (sizeof table / sizeof table[0])
 static_assert(TABLE_ROWS <= TW_SETTINGS_MAX, "every row has its origin");
-static_assert(sizeof(enum tw_log_level) == sizeof(int) && sizeof(enum tw_log_format) == sizeof(int) &&
+static_assert(sizeof(enum tw_log_level) == sizeof(int) &&
+                  sizeof(enum tw_log_format) == sizeof(int) &&
                   sizeof(enum tw_realtime) == sizeof(int),
               "ENUM rows are stored as int");
 
@@ -254,8 +257,9 @@ static void apply_file(const char *path, struct tw_settings *settings,
     char *text = NULL;
     FILE *file = fopen(path, "re");
     if (file == NULL) {
-        report_add(report, false, "%s: cannot read the configuration: %s; give another --config, or none",
-                   path, strerror(errno));
+        report_add(report, false,
+                   "%s: cannot read the configuration: %s; give another --config, or none", path,
+                   strerror(errno));
         return;
     }
     text = malloc(CONFIG_BYTES_MAX + 1);
@@ -347,15 +351,18 @@ static void check_relations(const struct tw_settings *settings, struct tw_config
 {
     char origin[TW_VALUE_TEXT_BYTES + 64], duck[32], timeout[32];
     if (settings->executor_threads > settings->executor_threads_max) {
-        tw_setting_origin_text(settings, tw_setting_find("executor.threads"), origin, sizeof origin);
+        tw_setting_origin_text(settings, tw_setting_find("executor.threads"), origin,
+                               sizeof origin);
         report_add(report, false,
-                   "executor.threads is %" PRIu32 " (%s), expected at most executor.threads_max, which is %" PRIu32
+                   "executor.threads is %" PRIu32
+                   " (%s), expected at most executor.threads_max, which is %" PRIu32
                    "; lower the first or raise the second",
                    settings->executor_threads, origin, settings->executor_threads_max);
     }
     if (settings->drain_lame_duck_ns >= settings->drain_timeout_ns) {
         tw_setting_origin_text(settings, tw_setting_find("drain.lame_duck"), origin, sizeof origin);
-        report_add(report, false, "drain.lame_duck is %s (%s), expected less than drain.timeout, which is %s",
+        report_add(report, false,
+                   "drain.lame_duck is %s (%s), expected less than drain.timeout, which is %s",
                    tw_value_duration_text(settings->drain_lame_duck_ns, duck, sizeof duck), origin,
                    tw_value_duration_text(settings->drain_timeout_ns, timeout, sizeof timeout));
     }

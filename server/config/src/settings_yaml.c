@@ -123,8 +123,9 @@ static void read_pair(const struct reading *reading, const char *prefix, const y
 {
     char name[NAME_BYTES], section[256];
     if (key->type != YAML_SCALAR_NODE) {
-        report_add(reading->report, false, "%s:%u:%u: found %s as a key, expected the name of a setting",
-                   reading->file, line_of(key), column_of(key), kind_text(key));
+        report_add(reading->report, false,
+                   "%s:%u:%u: found %s as a key, expected the name of a setting", reading->file,
+                   line_of(key), column_of(key), kind_text(key));
         return;
     }
     snprintf(name, sizeof name, "%s%s%.80s", prefix, prefix[0] != '\0' ? "." : "",
@@ -134,9 +135,9 @@ static void read_pair(const struct reading *reading, const char *prefix, const y
     if (setting != NULL) {
         const struct tw_origin *origin = setting_origin(reading->settings, setting);
         if (origin->kind == TW_ORIGIN_FILE)
-            report_add(reading->report, false, "%s:%u:%u: %s is given twice, first at %u:%u; keep one",
-                       reading->file, line_of(key), column_of(key), name, origin->line,
-                       origin->column);
+            report_add(reading->report, false,
+                       "%s:%u:%u: %s is given twice, first at %u:%u; keep one", reading->file,
+                       line_of(key), column_of(key), name, origin->line, origin->column);
         else
             read_setting(reading, setting, value);
     } else if (!is_section(name)) {
@@ -147,7 +148,8 @@ static void read_pair(const struct reading *reading, const char *prefix, const y
     } else if (value->type != YAML_MAPPING_NODE) {
         section_text(name, section, sizeof section);
         report_add(reading->report, false, "%s:%u:%u: %s: found %s, expected a mapping with %s",
-                   reading->file, line_of(value), column_of(value), name, kind_text(value), section);
+                   reading->file, line_of(value), column_of(value), name, kind_text(value),
+                   section);
     } else {
         read_mapping(reading, value, name);
     }
@@ -194,7 +196,8 @@ static void report_syntax(const yaml_parser_t *parser, const char *name, const c
 static void read_document(const struct reading *reading)
 {
     const yaml_node_t *root = yaml_document_get_root_node(reading->document);
-    bool is_empty = root == NULL || (root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0);
+    bool is_empty =
+        root == NULL || (root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0);
     if (is_empty)
         return; /* an empty file, or one of comments: every setting has a default */
     if (root->type != YAML_MAPPING_NODE)

@@ -18,7 +18,10 @@ static const struct unit duration_units[] = {
     {"ms", TW_NS_PER_MS},      {"us", TW_NS_PER_US},    {"ns", 1},
 };
 static const struct unit size_units[] = {
-    {"GiB", INT64_C(1) << 30}, {"MiB", INT64_C(1) << 20}, {"KiB", INT64_C(1) << 10}, {"", 1},
+    {"GiB", INT64_C(1) << 30},
+    {"MiB", INT64_C(1) << 20},
+    {"KiB", INT64_C(1) << 10},
+    {"", 1},
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

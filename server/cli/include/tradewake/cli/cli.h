@@ -1,7 +1,7 @@
 /* cli.h - the commands of the tradewake program.
  *
- * Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 nobody answers. What a command has to say
- * goes to standard output, what went wrong to standard error. */
+ * Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 nobody answers. What a command has to
+ * say goes to standard output, what went wrong to standard error. */
 #ifndef TW_CLI_CLI_H
 #define TW_CLI_CLI_H
 

@@ -3,13 +3,14 @@
  *     bytes --reader of the format--> rows --chains, order--> events, oldest first
  *
  * Three formats, told apart by their content:
- *   MQL5 history CSV    Time;Type;Volume;Symbol;Price;S/L;T/P;Time;Price;...;Comment   trades and orders
- *   MQL5 positions CSV  Time;Type;Volume;Symbol;Price;Volume;Time;Price;...            positions
- *   MT4 statement       the "Detailed Statement" in HTML, with its chains of partial closes
+ *   MQL5 history CSV    Time;Type;Volume;Symbol;Price;S/L;T/P;Time;Price;...;Comment   trades and
+ * orders MQL5 positions CSV  Time;Type;Volume;Symbol;Price;Volume;Time;Price;... positions MT4
+ * statement       the "Detailed Statement" in HTML, with its chains of partial closes
  *
  * A row of such a file is two events, and the order of rows is not the order of events. Here they
- * are sorted by time. Within a second opens go before closes, as no position closes before it opens,
- * except where tickets tell otherwise: a partial close gives the remainder a new ticket, and tickets rise.
+ * are sorted by time. Within a second opens go before closes, as no position closes before it
+ * opens, except where tickets tell otherwise: a partial close gives the remainder a new ticket, and
+ * tickets rise.
  *
  * Pure: bytes in, events out, or an error that names line and column. Decimals only. */
 #ifndef TW_CLI_HISTORY_H
@@ -22,7 +23,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum tw_history_format { TW_HISTORY_MQL5_TRADES, TW_HISTORY_MQL5_POSITIONS, TW_HISTORY_MT4_STATEMENT };
+enum tw_history_format {
+    TW_HISTORY_MQL5_TRADES,
+    TW_HISTORY_MQL5_POSITIONS,
+    TW_HISTORY_MT4_STATEMENT
+};
 
 enum tw_history_kind {
     TW_HISTORY_OPEN,
@@ -36,22 +41,24 @@ enum tw_history_kind {
 /* The order types of such files. Values as on the wire (tradewake.v1.OrderType). */
 enum tw_history_type { TW_HISTORY_MARKET = 1, TW_HISTORY_LIMIT = 2, TW_HISTORY_STOP = 3 };
 
-#define TW_HISTORY_NONE UINT32_MAX
+#define TW_HISTORY_NONE          UINT32_MAX
 #define TW_HISTORY_SUBJECT_BYTES 24u /* a ticket, or the number of a row */
 
 struct tw_history_event {
     enum tw_history_kind kind;
-    uint32_t line;     /* of the row it comes from: with kind, unique in the file */
-    int64_t at_s;      /* seconds since 1970 on the file's clock */
-    uint32_t previous; /* index of the event before it on the same position or order; NONE = first */
+    uint32_t line; /* of the row it comes from: with kind, unique in the file */
+    int64_t at_s;  /* seconds since 1970 on the file's clock */
+    uint32_t
+        previous; /* index of the event before it on the same position or order; NONE = first */
     char subject[TW_HISTORY_SUBJECT_BYTES];   /* the position or order it is about */
-    char remainder[TW_HISTORY_SUBJECT_BYTES]; /* PARTIAL_CLOSE: what the rest is called now; "" = the same */
+    char remainder[TW_HISTORY_SUBJECT_BYTES]; /* PARTIAL_CLOSE: what the rest is called now; "" =
+                                                 the same */
     char symbol[TW_SYMBOL_BYTES];
     bool is_sell; /* of the position or order */
     enum tw_history_type type;
-    tw_decimal volume;           /* of this event; all of it for a CLOSE */
-    tw_decimal remaining_volume; /* PARTIAL_CLOSE */
-    tw_decimal price;            /* UNSET = not in the file */
+    tw_decimal volume;                 /* of this event; all of it for a CLOSE */
+    tw_decimal remaining_volume;       /* PARTIAL_CLOSE */
+    tw_decimal price;                  /* UNSET = not in the file */
     tw_decimal stop_loss, take_profit; /* OPEN, PLACE: the last ones there were; UNSET = none */
 };
 
@@ -63,7 +70,7 @@ struct tw_history {
     uint32_t n_symbols;
     uint32_t by_kind[TW_HISTORY_KIND_COUNT];
     uint32_t positions_held, orders_held; /* open at the end of the file */
-    uint32_t rows_skipped; /* balance, summaries: not trades */
+    uint32_t rows_skipped;                /* balance, summaries: not trades */
     uint32_t events_moved; /* lay before what they depend on, and were put behind it */
 };
 

@@ -1,9 +1,10 @@
 /* json.h - JSON for programs that read what the commands print.
  *
- * Messages are written from their descriptors, so that a field added to the contract is in the output
- * without a line here. Names as in the .proto, every field also when it is empty (absent messages
- * and unset members of a oneof apart), enums by name, decimals as the strings they are, 64-bit numbers as
- * numbers (the contract keeps them below 2^53, `magic` apart), times as RFC 3339, durations as "1.5s". */
+ * Messages are written from their descriptors, so that a field added to the contract is in the
+ * output without a line here. Names as in the .proto, every field also when it is empty (absent
+ * messages and unset members of a oneof apart), enums by name, decimals as the strings they are,
+ * 64-bit numbers as numbers (the contract keeps them below 2^53, `magic` apart), times as RFC 3339,
+ * durations as "1.5s". */
 #ifndef TW_CLI_JSON_H
 #define TW_CLI_JSON_H
 

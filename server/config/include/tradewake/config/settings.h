@@ -1,14 +1,15 @@
 /* settings.h - every setting of the server, from one table.
  *
- * A setting is one row: its name as in the file, what it accepts, its default, its help. From the row
- * follow the flag ("executor.threads_max": --executor-threads-max), the variable
- * (TRADEWAKE_EXECUTOR_THREADS_MAX), the place in the YAML file (nested maps are the dotted name), the
- * help, and the reference that `tradewake config reference` prints.
+ * A setting is one row: its name as in the file, what it accepts, its default, its help. From the
+ * row follow the flag ("executor.threads_max": --executor-threads-max), the variable
+ * (TRADEWAKE_EXECUTOR_THREADS_MAX), the place in the YAML file (nested maps are the dotted name),
+ * the help, and the reference that `tradewake config reference` prints.
  *
  *     flag  over  environment  over  file  over  default
  *
- * Where each value came from is remembered. Nothing is silently ignored: an unknown key, a key given
- * twice and a value that does not fit are problems, each with its place, all reported at once. */
+ * Where each value came from is remembered. Nothing is silently ignored: an unknown key, a key
+ * given twice and a value that does not fit are problems, each with its place, all reported at
+ * once. */
 #ifndef TW_CONFIG_SETTINGS_H
 #define TW_CONFIG_SETTINGS_H
 
@@ -60,7 +61,7 @@ struct tw_settings {
     int64_t drain_timeout_ns;
     bool reflection;
 
-    char config_path[TW_VALUE_TEXT_BYTES]; /* the file that was read; "" = none */
+    char config_path[TW_VALUE_TEXT_BYTES];     /* the file that was read; "" = none */
     struct tw_origin origins[TW_SETTINGS_MAX]; /* by row of the table */
 };
 
@@ -97,7 +98,7 @@ char *tw_setting_origin_text(const struct tw_settings *settings, const struct tw
 /* What is wrong, each with its place. At most so many are kept; n counts all. */
 #define TW_CONFIG_PROBLEMS_MAX 32u
 struct tw_config_problem {
-    bool is_warning; /* the settings are good, but somebody should look */
+    bool is_warning;                /* the settings are good, but somebody should look */
     char text[TW_ERROR_TEXT_BYTES]; /* "FILE:3:9: log.level: found ..., expected ..." */
 };
 struct tw_config_report {
@@ -112,8 +113,8 @@ struct tw_setting_flag {
 
 struct tw_settings_sources {
     bool is_dev;
-    const char *config_path;       /* NULL = no file */
-    char *const *environment;      /* "NAME=value", ended by NULL; NULL = none */
+    const char *config_path;  /* NULL = no file */
+    char *const *environment; /* "NAME=value", ended by NULL; NULL = none */
     const struct tw_setting_flag *flags;
     size_t n_flags;
 };

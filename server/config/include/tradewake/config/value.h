@@ -1,7 +1,7 @@
 /* value.h - one value as a person writes it: "10s", "off", "127.0.0.1:9464".
  *
- * The same readers serve the configuration file, the environment and every flag of every command, so
- * that a word means the same everywhere. Nothing here knows a setting's name. */
+ * The same readers serve the configuration file, the environment and every flag of every command,
+ * so that a word means the same everywhere. Nothing here knows a setting's name. */
 #ifndef TW_CONFIG_VALUE_H
 #define TW_CONFIG_VALUE_H
 
@@ -15,7 +15,8 @@ enum tw_value_type {
     TW_VALUE_TEXT,     /* anything of UTF-8 without control characters */
     TW_VALUE_BOOL,     /* true, false, yes, no, on, off */
     TW_VALUE_INT,      /* a whole number from min to max */
-    TW_VALUE_DURATION, /* "500us", "20ms", "10s", "1.5s", "2m", "1h", "0"; in nanoseconds, min to max */
+    TW_VALUE_DURATION, /* "500us", "20ms", "10s", "1.5s", "2m", "1h", "0"; in nanoseconds, min to
+                          max */
     TW_VALUE_SIZE,     /* "4096", "64KiB", "64MiB", "1GiB"; in bytes, min to max */
     TW_VALUE_ADDRESS,  /* "127.0.0.1:50051", "[::1]:50051", "host:50051", "unix:/run/x.sock" */
     TW_VALUE_PATH,     /* TW_VALUE_TEXT; shown as FILE or DIR in help */
