@@ -11,8 +11,8 @@
 
 #define REASON(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
 
-/* A book with 16384 deals takes about 6 MB while it is put together, and packs to less than 4 MiB. */
-#define BOOK_BUILD_BYTES_MAX (64u * 1024u * 1024u)
+/* A book of 16384 deals takes about 6 MB while it is put together, and packs to less than 4 MiB. */
+#define BOOK_BUILD_BYTES_MAX  (64u * 1024u * 1024u)
 #define CONFIGURE_ENTRIES_MAX 4096u /* quotes, and instruments: far above any drill */
 
 /* Set before the first call. */
@@ -74,9 +74,8 @@ static Google__Protobuf__Timestamp *timestamp(struct tw_arena *arena, int64_t wa
     return at;
 }
 
-static Tradewake__Paper__V1__PaperPosition *position_message(struct tw_arena *arena,
-                                                             const struct tw_held_position *held,
-                                                             bool has_comment)
+static Tradewake__Paper__V1__PaperPosition *
+position_message(struct tw_arena *arena, const struct tw_held_position *held, bool has_comment)
 {
     Tradewake__Paper__V1__PaperPosition *message = tw_arena_take(arena, sizeof(*message));
     if (message == NULL)
@@ -193,9 +192,8 @@ void tw_paper_get_book_on_request(struct tw_call *call, const ProtobufCMessage *
     }
 
     struct tw_paper_book book = {0};
-    tw_status status = adapter == NULL
-                           ? TW_NOT_FOUND
-                           : tw_paper_book_read(adapter, request->follower_id, &book);
+    tw_status status =
+        adapter == NULL ? TW_NOT_FOUND : tw_paper_book_read(adapter, request->follower_id, &book);
     struct tw_arena arena;
     tw_arena_init(&arena, BOOK_BUILD_BYTES_MAX);
     Tradewake__Paper__V1__GetBookResponse response;
@@ -241,7 +239,8 @@ static bool instrument_read(const struct tw_check *check,
     if (!symbol_check(check, from->symbol) ||
         !tw_check_decimal(check, "min_volume", from->min_volume, TW_POSITIVE, &ret->volume_min) ||
         !tw_check_decimal(check, "max_volume", from->max_volume, TW_POSITIVE, &ret->volume_max) ||
-        !tw_check_decimal(check, "volume_step", from->volume_step, TW_POSITIVE, &ret->volume_step) ||
+        !tw_check_decimal(check, "volume_step", from->volume_step, TW_POSITIVE,
+                          &ret->volume_step) ||
         !tw_check_decimal(check, "contract_size", from->contract_size, TW_POSITIVE,
                           &ret->contract_size) ||
         !tw_check_decimal(check, "tick_size", from->tick_size, TW_POSITIVE, &ret->tick_size) ||
@@ -288,7 +287,8 @@ static bool change_read(const Tradewake__Paper__V1__ConfigureRequest *request,
                                   &tradewake__paper__v1__connection__descriptor))
         return false;
     if (request->market_closed && request->market_open)
-        return tw_check_fail(&check, "market_open", "expected one of market_closed and market_open");
+        return tw_check_fail(&check, "market_open",
+                             "expected one of market_closed and market_open");
     if (request->n_quotes > CONFIGURE_ENTRIES_MAX)
         return tw_check_fail(&check, "quotes", "has %zu entries, expected at most %u",
                              request->n_quotes, CONFIGURE_ENTRIES_MAX);
@@ -492,8 +492,8 @@ static bool deposit_act(const Tradewake__Paper__V1__ActByHandRequest *request,
     return status == TW_OK;
 }
 
-static bool act(const Tradewake__Paper__V1__ActByHandRequest *request,
-                char id[TW_BROKER_ID_BYTES], struct tw_refusal *refusal)
+static bool act(const Tradewake__Paper__V1__ActByHandRequest *request, char id[TW_BROKER_ID_BYTES],
+                struct tw_refusal *refusal)
 {
     struct tw_order order;
     struct tw_check check;

@@ -1,7 +1,8 @@
 /* paper_service.h - tradewake.paper.v1.PaperService over adapters/paper: the broker's side of the
  * simulated broker, for demos, tests and drills. Served only where paper.control is true.
  *
- * Everything is answered on the rpc thread at once: the adapter's control does not wait for anybody. */
+ * Everything is answered on the rpc thread at once: the adapter's control does not wait for
+ * anybody. */
 #ifndef TW_RPC_PAPER_SERVICE_H
 #define TW_RPC_PAPER_SERVICE_H
 

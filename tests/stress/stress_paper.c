@@ -1,7 +1,7 @@
 /* stress_paper - what everybody does to one paper account at once adds up.
  *
- * Workers trade at a blocking account, the reactor at a non-blocking one, while others quote, cut and
- * mend the line, act by hand, read books and open and close sessions. In the end:
+ * Workers trade at a blocking account, the reactor at a non-blocking one, while others quote, cut
+ * and mend the line, act by hand, read books and open and close sessions. In the end:
  *   - every execution that was answered DONE is a deal, and no deal is unaccounted for;
  *   - the host was never told anything by two threads at once, nor after its session was closed. */
 #include <tradewake/adapters/paper.h>
@@ -16,18 +16,18 @@
 
 enum { WORKERS = 8, ORDERS = 400, NONBLOCKING_ORDERS = 1000 };
 
-#define CHECK(condition, ...)                                                                       \
-    do {                                                                                            \
-        if (!(condition)) {                                                                         \
-            fprintf(stderr, "FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                  \
-            fprintf(stderr, __VA_ARGS__);                                                           \
-            fprintf(stderr, "\n");                                                                  \
-            exit(1);                                                                                \
-        }                                                                                           \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "FAILED %s:%d: %s: ", __FILE__, __LINE__, #condition);                 \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
-/* ---- The host: a plain counter, on purpose. Two tellers at once are a data race that TSan sees, and
- * a count that is wrong without it. ---- */
+/* ---- The host: a plain counter, on purpose. Two tellers at once are a data race that TSan sees,
+ * and a count that is wrong without it. ---- */
 
 struct host {
     atomic_int inside;
@@ -217,9 +217,8 @@ static void crowd_done(struct tw_adapter_call *call)
 static void crowd_next(struct tw_task *task)
 {
     struct crowd *crowd = (struct crowd *)(void *)((char *)task - offsetof(struct crowd, task));
-    crowd->call = (struct tw_adapter_call){.order = open_of(99, crowd->ended),
-                                           .deadline_mono_ns = INT64_MAX,
-                                           .done = crowd_done};
+    crowd->call = (struct tw_adapter_call){
+        .order = open_of(99, crowd->ended), .deadline_mono_ns = INT64_MAX, .done = crowd_done};
     tw_adapter_paper.execute(crowd->session, &crowd->call);
 }
 
@@ -261,8 +260,7 @@ static void *meddler_main(void *arg)
         tw_decimal bid = 110000000 + (tw_decimal)(round % 100) * 1000;
         struct tw_paper_quote quote = {"EURUSD", bid, bid + 1000};
         struct tw_paper_book book;
-        configure(meddler->adapter, "",
-                  (struct tw_paper_change){.quotes = &quote, .n_quotes = 1});
+        configure(meddler->adapter, "", (struct tw_paper_change){.quotes = &quote, .n_quotes = 1});
         act_by_hand(meddler);
         if (round % 20 == 0) {
             configure(meddler->adapter, "BLOCKING",
@@ -331,10 +329,10 @@ int main(void)
     tw_adapter_paper.session_close(crowd.session);
 
     uint64_t deals = deals_of(adapter, "BLOCKING"), crowd_deals = deals_of(adapter, "NONBLOCKING");
-    printf("blocking: %llu executed, %llu deals; non-blocking: %llu executed, %llu lost, %llu deals\n",
-           (unsigned long long)executed, (unsigned long long)deals,
-           (unsigned long long)crowd.executed, (unsigned long long)crowd.lost,
-           (unsigned long long)crowd_deals);
+    printf(
+        "blocking: %llu executed, %llu deals; non-blocking: %llu executed, %llu lost, %llu deals\n",
+        (unsigned long long)executed, (unsigned long long)deals, (unsigned long long)crowd.executed,
+        (unsigned long long)crowd.lost, (unsigned long long)crowd_deals);
     printf("told %llu, told too %llu\n", (unsigned long long)blocking_host.told,
            (unsigned long long)blocking_host.told_too);
     CHECK(executed == deals, "executions and deals differ");

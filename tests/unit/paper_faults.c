@@ -1,8 +1,9 @@
-/* What goes wrong on purpose: what the caller is told, what really happened, and how it is counted. */
+/* What goes wrong on purpose: what the caller is told, what really happened, and how it is counted.
+ */
 #include "paper_fixture.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-#define QUOTES "quotes={\"EURUSD\":\"1.10000/1.10020\"}"
+#define QUOTES       "quotes={\"EURUSD\":\"1.10000/1.10020\"}"
 
 struct fault_case {
     const char *name, *faults;
@@ -14,6 +15,7 @@ struct fault_case {
 };
 
 /* The first open of 0.10 at an account that answers in 2 ms, with 60 ms of patience. */
+/* clang-format off */
 static const struct fault_case fault_cases[] = {
     {"requote", "open#1=requote", TW_OUTCOME_RETRY_NOW, REASON(REQUOTE), false, 1, TW_OUTCOME_NOT_FOUND},
     {"off quotes", "open#1=off_quotes", TW_OUTCOME_RETRY_NOW, REASON(REQUOTE), false, 1, TW_OUTCOME_NOT_FOUND},
@@ -31,6 +33,7 @@ static const struct fault_case fault_cases[] = {
     {"every call of any kind", "any#*=busy", TW_OUTCOME_RETRY_LATER, REASON(BUSY), false, 1, TW_OUTCOME_AMBIGUOUS},
     {"another op", "close#1=busy", TW_OUTCOME_DONE, REASON(UNSPECIFIED), true, 1, TW_OUTCOME_DONE},
 };
+/* clang-format on */
 
 Test(paper_faults, each_says_what_it_should_and_does_what_it_should)
 {
@@ -50,7 +53,8 @@ Test(paper_faults, each_says_what_it_should_and_does_what_it_should)
         cr_expect_eq(ack.reason, c->reason, "%s: reason %d", c->name, ack.reason);
         cr_expect_eq(book.holds.n_positions, c->executed ? 1 : 0, "%s", c->name);
         cr_expect_eq(book.n_deals, c->executed ? 1 : 0, "%s", c->name);
-        cr_expect_eq(book.calls, c->calls, "%s: %llu calls", c->name, (unsigned long long)book.calls);
+        cr_expect_eq(book.calls, c->calls, "%s: %llu calls", c->name,
+                     (unsigned long long)book.calls);
         cr_expect_eq(found.outcome, c->looked_up, "%s: look-up %d", c->name, found.outcome);
         tw_paper_book_clear(&book);
         desk_close(&desk);
@@ -123,7 +127,8 @@ Test(paper_faults, a_dropped_reply_was_executed_and_the_connection_comes_back_by
     cr_expect_eq(offline.outcome, TW_OUTCOME_RETRY_LATER);
     cr_expect(offline.not_sent);
     while (!desk.heard.is_connected)
-        desk_lookup(&desk, "o"); /* without a reactor the next call that comes late enough reconnects */
+        desk_lookup(&desk,
+                    "o"); /* without a reactor the next call that comes late enough reconnects */
 
     cr_expect_eq(desk.heard.connections, 2);
     cr_expect_eq(desk_lookup(&desk, "o").outcome, TW_OUTCOME_DONE);
@@ -140,9 +145,11 @@ Test(paper_faults, repeats_and_lost_calls_count)
     struct tw_order modify = modify_of("m", "1", "1", ""), cancel = order_of(TW_OP_CANCEL, "x");
     struct tw_order place = place_of("p", "EURUSD", TW_BUY, TW_ORDER_LIMIT, "0.10", "1.0");
 
-    cr_expect_eq(desk_open_position(&desk, "o", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_AMBIGUOUS);
+    cr_expect_eq(desk_open_position(&desk, "o", "EURUSD", TW_BUY, "0.10").outcome,
+                 TW_OUTCOME_AMBIGUOUS);
     cr_expect_eq(desk_open_position(&desk, "o", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_DONE);
-    cr_expect_eq(desk_open_position(&desk, "p", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_RETRY_LATER);
+    cr_expect_eq(desk_open_position(&desk, "p", "EURUSD", TW_BUY, "0.10").outcome,
+                 TW_OUTCOME_RETRY_LATER);
     cr_expect_eq(desk_execute(&desk, &modify).outcome, TW_OUTCOME_REJECTED);
     cr_expect_eq(desk_execute(&desk, &place).outcome, TW_OUTCOME_REJECTED);
     cr_expect_eq(desk_execute(&desk, &cancel).outcome, TW_OUTCOME_REJECTED);
@@ -156,10 +163,12 @@ Test(paper_faults, configure_sets_faults_anew_and_none_takes_them_away)
 {
     struct desk desk;
     desk_open(&desk, "latency=zero;faults=open#*=busy;" QUOTES);
-    cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_RETRY_LATER);
+    cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").outcome,
+                 TW_OUTCOME_RETRY_LATER);
 
     desk_change(&desk, (struct tw_paper_change){.faults = "open#1=no_money"});
-    cr_expect_eq(desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_REJECTED);
+    cr_expect_eq(desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.10").outcome,
+                 TW_OUTCOME_REJECTED);
     cr_expect_eq(desk_open_position(&desk, "c", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_DONE);
     desk_change(&desk, (struct tw_paper_change){.faults = "open#*=busy"});
     desk_change(&desk, (struct tw_paper_change){.faults = "none"});
@@ -201,7 +210,8 @@ Test(paper_faults, an_answer_that_would_come_too_late_is_ambiguous_at_the_time_o
     struct tw_adapter_call call = {.order = order};
 
     int64_t started = tw_mono_ns();
-    call.deadline_mono_ns = started + 200 * TW_NS_PER_MS; /* executed after 150, answered after 300 */
+    call.deadline_mono_ns =
+        started + 200 * TW_NS_PER_MS; /* executed after 150, answered after 300 */
     tw_adapter_paper.execute(desk.session, &call);
     took = tw_mono_ns() - started;
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define REASON(name) TRADEWAKE__V1__REASON__REASON_##name
-#define UNSET TW_DECIMAL_UNSET
+#define UNSET        TW_DECIMAL_UNSET
 
 /* What the host of a session was told. The adapter tells from any thread. */
 struct heard {
@@ -51,7 +51,8 @@ static inline void hear_connection(void *context, bool is_connected, const char 
     pthread_mutex_unlock(&heard->lock);
 }
 
-static inline void hear_instruments(void *context, const struct tw_instrument *instruments, size_t n)
+static inline void hear_instruments(void *context, const struct tw_instrument *instruments,
+                                    size_t n)
 {
     struct heard *heard = context;
     (void)instruments;
@@ -123,7 +124,8 @@ static inline struct tw_session_host host_of(struct heard *heard)
                                     .on_market_open = hear_market_open};
 }
 
-/* "latency=zero;faults=open#1=busy": settings are parted by semicolons, key and value by the first =. */
+/* "latency=zero;faults=open#1=busy": settings are parted by semicolons, key and value by the first
+ * =. */
 static inline size_t settings_split(char *text, struct tw_adapter_setting *settings, size_t max)
 {
     size_t n = 0;
@@ -213,8 +215,8 @@ static inline struct tw_order close_of(const char *id, const char *position_id, 
     return order;
 }
 
-static inline struct tw_order modify_of(const char *id, const char *position_id, const char *stop_loss,
-                                        const char *take_profit)
+static inline struct tw_order modify_of(const char *id, const char *position_id,
+                                        const char *stop_loss, const char *take_profit)
 {
     struct tw_order order = order_of(TW_OP_MODIFY, id);
     order.stop_loss = D(stop_loss);
@@ -237,7 +239,8 @@ static inline struct tw_order place_of(const char *id, const char *symbol, enum 
 /* Blocking sessions only. */
 static inline struct tw_ack desk_execute(struct desk *desk, const struct tw_order *order)
 {
-    struct tw_adapter_call call = {.order = *order, .deadline_mono_ns = tw_mono_ns() + 10 * TW_NS_PER_S};
+    struct tw_adapter_call call = {.order = *order,
+                                   .deadline_mono_ns = tw_mono_ns() + 10 * TW_NS_PER_S};
     tw_adapter_paper.execute(desk->session, &call);
     return call.ack;
 }
@@ -250,8 +253,9 @@ static inline struct tw_ack desk_lookup(struct desk *desk, const char *client_or
     return call.ack;
 }
 
-static inline struct tw_ack desk_open_position(struct desk *desk, const char *id, const char *symbol,
-                                               enum tw_side side, const char *volume)
+static inline struct tw_ack desk_open_position(struct desk *desk, const char *id,
+                                               const char *symbol, enum tw_side side,
+                                               const char *volume)
 {
     struct tw_order order = open_of(id, symbol, side, volume);
     return desk_execute(desk, &order);
@@ -275,11 +279,12 @@ static inline void desk_change(struct desk *desk, struct tw_paper_change change)
 {
     struct tw_error error = {{0}};
     char field[TW_PAPER_FIELD_BYTES];
-    cr_assert_eq(tw_paper_configure(desk->adapter, desk->follower_id, &change, field, &error), TW_OK,
-                 "%s", error.text);
+    cr_assert_eq(tw_paper_configure(desk->adapter, desk->follower_id, &change, field, &error),
+                 TW_OK, "%s", error.text);
 }
 
-static inline void desk_quote(struct desk *desk, const char *symbol, const char *bid, const char *ask)
+static inline void desk_quote(struct desk *desk, const char *symbol, const char *bid,
+                              const char *ask)
 {
     struct tw_paper_quote quote = {symbol, D(bid), D(ask)};
     desk_change(desk, (struct tw_paper_change){.quotes = &quote, .n_quotes = 1});

@@ -137,6 +137,54 @@ Test(paper_hedging, a_known_client_id_is_executed_twice_and_the_look_up_shows_th
     desk_close(&desk);
 }
 
+Test(paper_hedging, a_refusal_or_a_change_under_an_id_never_hides_what_was_executed_under_it)
+{
+    struct desk desk;
+    desk_open(&desk, QUOTED);
+    struct tw_ack open = desk_open_position(&desk, "same", "EURUSD", TW_BUY, "0.10");
+    struct tw_order modify = modify_of("same", open.position_id, "1.05", "");
+
+    cr_expect_eq(desk_open_position(&desk, "same", "EURUSD", TW_BUY, "0.001").outcome,
+                 TW_OUTCOME_REJECTED);
+    cr_expect_eq(desk_execute(&desk, &modify).outcome, TW_OUTCOME_DONE);
+    struct tw_ack found = desk_lookup(&desk, "same");
+
+    cr_expect_eq(found.outcome, TW_OUTCOME_DONE);
+    assert_decimal(found.filled_volume, "0.1", "filled");
+    cr_expect_str_eq(found.position_id, open.position_id);
+    desk_close(&desk);
+}
+
+Test(paper_hedging, the_oldest_answers_and_deals_are_forgotten_and_the_newest_are_found)
+{
+    enum { N = 20000 };
+    struct desk desk;
+    desk_open(&desk, QUOTED);
+    struct tw_ack last = {0};
+    char id[TW_COPY_ID_BYTES];
+    for (int i = 0; i < N; i++) {
+        snprintf(id, sizeof(id), "o%d", i);
+        if (i % 2 == 0)
+            last = desk_open_position(&desk, id, "EURUSD", TW_BUY, "0.10");
+        else
+            cr_assert_eq(desk_close_position(&desk, id, last.position_id, "").outcome,
+                         TW_OUTCOME_DONE);
+    }
+
+    cr_expect_eq(desk_lookup(&desk, "o0").outcome, TW_OUTCOME_NOT_FOUND);
+    for (int i = N - 16384; i < N; i++) {
+        snprintf(id, sizeof(id), "o%d", i);
+        cr_assert_eq(desk_lookup(&desk, id).outcome, TW_OUTCOME_DONE, "%s", id);
+    }
+    struct tw_paper_book book = desk_book(&desk);
+    cr_assert_eq(book.n_deals, 16384);
+    cr_expect_str_eq(book.deals[0].client_order_id, "o3616");
+    cr_expect_str_eq(book.deals[16383].client_order_id, id);
+    cr_expect_eq(book.calls, N);
+    tw_paper_book_clear(&book);
+    desk_close(&desk);
+}
+
 Test(paper_hedging, a_look_up_finds_what_was_closed_long_ago_and_nothing_that_never_was)
 {
     struct desk desk;
@@ -240,7 +288,8 @@ Test(paper_hedging, what_the_instrument_does_not_allow_is_rejected_with_its_reas
 Test(paper_hedging, with_leverage_an_order_without_the_margin_for_it_is_no_money)
 {
     struct desk desk;
-    desk_open(&desk, "latency=zero;leverage=100;balance=1000;quotes={\"EURUSD\":\"1.10000/1.10000\"}");
+    desk_open(&desk,
+              "latency=zero;leverage=100;balance=1000;quotes={\"EURUSD\":\"1.10000/1.10000\"}");
 
     struct tw_ack too_much = desk_open_position(&desk, "a", "EURUSD", TW_BUY, "1.00");
     struct tw_ack fits = desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.90");

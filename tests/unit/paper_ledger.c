@@ -49,7 +49,8 @@ static void assert_books_equal(const struct tw_paper_book *a, const struct tw_pa
     cr_expect_eq(a->strip_comments, b->strip_comments);
     cr_expect_arr_eq(a->holds.positions, b->holds.positions,
                      a->holds.n_positions * sizeof(*a->holds.positions));
-    cr_expect_arr_eq(a->holds.orders, b->holds.orders, a->holds.n_orders * sizeof(*a->holds.orders));
+    cr_expect_arr_eq(a->holds.orders, b->holds.orders,
+                     a->holds.n_orders * sizeof(*a->holds.orders));
     cr_expect_arr_eq(a->deals, b->deals, a->n_deals * sizeof(*a->deals));
     cr_expect_eq(a->holds.account.balance, b->holds.account.balance);
     cr_expect_eq(a->holds.account.equity, b->holds.account.equity);
@@ -130,7 +131,8 @@ Test(paper_ledger, what_configure_set_outlives_the_server)
     reopen(&desk, "latency=zero;" QUOTES);
 
     assert_decimal(desk.heard.bid, "1.2", "bid");
-    cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").reason, REASON(MARKET_CLOSED));
+    cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").reason,
+                 REASON(MARKET_CLOSED));
     desk_change(&desk, (struct tw_paper_change){.market_open = true});
     cr_expect_eq(desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.10").reason, REASON(NO_MONEY));
     cr_expect_eq(desk_open_position(&desk, "c", "ODD", TW_BUY, "3").outcome, TW_OUTCOME_DONE);
@@ -143,14 +145,17 @@ Test(paper_ledger, what_configure_set_outlives_the_server)
 Test(paper_ledger, fault_counters_go_on_where_they_were)
 {
     struct desk desk;
-    const char *settings = "latency=zero;call_timeout=5ms;faults=open#1=timeout_lost,open#3=busy;" QUOTES;
+    const char *settings =
+        "latency=zero;call_timeout=5ms;faults=open#1=timeout_lost,open#3=busy;" QUOTES;
     desk_open_with(&desk, settings, dir, NULL);
-    cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_AMBIGUOUS);
+    cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").outcome,
+                 TW_OUTCOME_AMBIGUOUS);
 
     reopen(&desk, settings);
     cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_DONE);
     reopen(&desk, settings);
-    cr_expect_eq(desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.10").outcome, TW_OUTCOME_RETRY_LATER);
+    cr_expect_eq(desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.10").outcome,
+                 TW_OUTCOME_RETRY_LATER);
     desk_close(&desk);
 }
 
@@ -196,7 +201,8 @@ Test(paper_ledger, what_was_answered_is_there_after_kill_9)
         for (uint32_t i = 0;; i++) {
             char id[TW_COPY_ID_BYTES];
             snprintf(id, sizeof(id), "o%u", i);
-            if (desk_open_position(&desk, id, "EURUSD", TW_BUY, "0.10").outcome != TW_OUTCOME_DONE ||
+            if (desk_open_position(&desk, id, "EURUSD", TW_BUY, "0.10").outcome !=
+                    TW_OUTCOME_DONE ||
                 write(answered[1], &i, sizeof(i)) != sizeof(i))
                 _exit(1);
         }
@@ -279,7 +285,8 @@ Test(paper_ledger, every_torn_tail_is_cut_and_what_came_before_is_kept)
         cr_assert_eq(pwrite(fd, bytes, (size_t)(size - kept), kept), size - kept);
         struct tw_adapter_options options = {.state_dir = dir};
         struct tw_error error = {{0}};
-        cr_assert_eq(tw_adapter_paper.open(&options, &desk.adapter, &error), TW_OK, "%s", error.text);
+        cr_assert_eq(tw_adapter_paper.open(&options, &desk.adapter, &error), TW_OK, "%s",
+                     error.text);
         struct tw_paper_book book = desk_book(&desk);
         cr_expect_eq(book.n_deals, 1, "cut after %lld bytes", (long long)size);
         tw_paper_book_clear(&book);

@@ -2,7 +2,7 @@
 #include "paper_fixture.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-#define QUOTED "latency=zero;quotes={\"EURUSD\":\"1.10000/1.10010\"}"
+#define QUOTED       "latency=zero;quotes={\"EURUSD\":\"1.10000/1.10010\"}"
 
 /* ---- Stops. ---- */
 
@@ -13,6 +13,7 @@ struct stop_case {
     const char *fill; /* NULL: it stays open */
 };
 
+/* clang-format off */
 static const struct stop_case stops[] = {
     {"long, stop loss on the bid", TW_BUY, "1.09500", "", "1.09500", "1.09600", "1.095"},
     {"long, the bid one tick above", TW_BUY, "1.09500", "", "1.09501", "1.09601", NULL},
@@ -27,6 +28,7 @@ static const struct stop_case stops[] = {
     {"short, take profit: the bid does not count", TW_SELL, "", "1.09000", "1.08990", "1.09010", NULL},
     {"short, stop loss over a gap", TW_SELL, "1.11000", "", "1.20000", "1.20010", "1.2001"},
 };
+/* clang-format on */
 
 Test(paper_market, stops_fire_on_their_side_of_the_quote_and_fill_at_it)
 {
@@ -75,9 +77,9 @@ Test(paper_market, without_a_quote_no_stop_is_checked_or_fires)
     desk_close(&desk);
 }
 
-#define WIDE                                                                                        \
-    "latency=zero;instruments={\"EURUSD\":{\"min\":\"0.01\",\"step\":\"0.01\",\"max\":\"100\","      \
-    "\"contract\":\"100000\",\"tick\":\"0.00001\",\"stops\":\"0.00100\"}};"                          \
+#define WIDE                                                                                       \
+    "latency=zero;instruments={\"EURUSD\":{\"min\":\"0.01\",\"step\":\"0.01\",\"max\":\"100\","    \
+    "\"contract\":\"100000\",\"tick\":\"0.00001\",\"stops\":\"0.00100\"}};"                        \
     "quotes={\"EURUSD\":\"1.10000/1.10010\"}"
 
 struct distance_case {
@@ -112,8 +114,10 @@ Test(paper_market, a_stop_inside_the_stops_distance_is_refused_at_the_open_and_l
         struct tw_order modify = modify_of("m", bare.position_id, c->stop_loss, c->take_profit);
         struct tw_ack later = desk_execute(&desk, &modify);
 
-        cr_expect_eq(open.outcome, c->is_allowed ? TW_OUTCOME_DONE : TW_OUTCOME_REJECTED, "%s", c->name);
-        cr_expect_eq(later.outcome, c->is_allowed ? TW_OUTCOME_DONE : TW_OUTCOME_REJECTED, "%s", c->name);
+        cr_expect_eq(open.outcome, c->is_allowed ? TW_OUTCOME_DONE : TW_OUTCOME_REJECTED, "%s",
+                     c->name);
+        cr_expect_eq(later.outcome, c->is_allowed ? TW_OUTCOME_DONE : TW_OUTCOME_REJECTED, "%s",
+                     c->name);
         if (!c->is_allowed)
             cr_expect_eq(later.reason, REASON(INVALID_STOPS), "%s", c->name);
         desk_close(&desk);
@@ -144,6 +148,7 @@ struct pending_case {
     const char *fill; /* NULL: it goes on waiting */
 };
 
+/* clang-format off */
 static const struct pending_case pendings[] = {
     {"buy limit on the ask", TW_BUY, TW_ORDER_LIMIT, "1.09500", "1.09490", "1.09500", "1.095"},
     {"buy limit, only the bid is there", TW_BUY, TW_ORDER_LIMIT, "1.09500", "1.09490", "1.09501", NULL},
@@ -157,6 +162,7 @@ static const struct pending_case pendings[] = {
     {"sell stop over a gap", TW_SELL, TW_ORDER_STOP, "1.09500", "1.08000", "1.08010", "1.08"},
     {"sell stop, not yet", TW_SELL, TW_ORDER_STOP, "1.09500", "1.09501", "1.09511", NULL},
 };
+/* clang-format on */
 
 Test(paper_market, pendings_trigger_on_their_side_of_the_quote_and_fill_at_it)
 {
@@ -196,12 +202,12 @@ Test(paper_market, a_stop_limit_waits_for_its_stop_and_then_for_its_limit)
 {
     struct desk desk;
     desk_open(&desk, QUOTED);
-    struct tw_order order =
-        place_of("p", "EURUSD", TW_BUY, TW_ORDER_STOP_LIMIT, "0.10", "1.10500");
+    struct tw_order order = place_of("p", "EURUSD", TW_BUY, TW_ORDER_STOP_LIMIT, "0.10", "1.10500");
     order.stop_price = D("1.11000");
     cr_assert_eq(desk_execute(&desk, &order).outcome, TW_OUTCOME_DONE);
 
-    desk_quote(&desk, "EURUSD", "1.10390", "1.10400"); /* below the limit, but its stop was not reached */
+    desk_quote(&desk, "EURUSD", "1.10390",
+               "1.10400"); /* below the limit, but its stop was not reached */
     cr_expect_eq(desk.heard.orders_gone, 0);
     desk_quote(&desk, "EURUSD", "1.11090", "1.11100"); /* the stop */
     cr_expect_eq(desk.heard.orders_gone, 0);
@@ -257,6 +263,7 @@ struct place_case {
     tw_reason reason;
 };
 
+/* clang-format off */
 static const struct place_case places[] = {
     {"off the tick", TW_ORDER_LIMIT, "1.095001", "", "", "", 0, TW_OUTCOME_REJECTED, REASON(INVALID_PRICE)},
     {"no price", TW_ORDER_LIMIT, "0", "", "", "", 0, TW_OUTCOME_REJECTED, REASON(INVALID_PRICE)},
@@ -266,6 +273,7 @@ static const struct place_case places[] = {
     {"expired", TW_ORDER_LIMIT, "1.09", "", "", "", 1, TW_OUTCOME_REJECTED, REASON(INVALID_EXPIRY)},
     {"a market order", TW_ORDER_MARKET, "1.09", "", "", "", 0, TW_OUTCOME_UNSUPPORTED, REASON(UNSPECIFIED)},
 };
+/* clang-format on */
 
 Test(paper_market, a_pending_that_cannot_be_is_refused_with_its_reason)
 {

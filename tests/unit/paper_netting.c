@@ -2,7 +2,7 @@
 #include "paper_fixture.h"
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-#define NETTING "latency=zero;account_mode=netting"
+#define NETTING      "latency=zero;account_mode=netting"
 
 struct step {
     enum tw_side side;
@@ -18,6 +18,7 @@ struct net_case {
 };
 
 /* One symbol with a contract of 1, so that money is easy to read. */
+/* clang-format off */
 static const struct net_case nets[] = {
     {"adds at the average", {{TW_BUY, "1", "10"}, {TW_BUY, "3", "14"}}, 2, TW_BUY, "4", "13", "1000"},
     {"the average is rounded once", {{TW_BUY, "1", "10"}, {TW_BUY, "2", "11"}}, 2, TW_BUY, "3", "10.66666667", "1000"},
@@ -26,14 +27,16 @@ static const struct net_case nets[] = {
     {"over to the other side at the price of the flip", {{TW_BUY, "1", "10"}, {TW_SELL, "3", "9"}}, 2, TW_SELL, "2", "9", "999"},
     {"there and back", {{TW_BUY, "1", "10"}, {TW_SELL, "2", "11"}, {TW_BUY, "3", "10"}}, 3, TW_BUY, "2", "10", "1002"},
 };
+/* clang-format on */
 
 Test(paper_netting, orders_meet_in_one_position)
 {
     for (size_t i = 0; i < COUNT(nets); i++) {
         const struct net_case *c = &nets[i];
         struct desk desk;
-        desk_open(&desk, NETTING ";balance=1000;instruments={\"X\":{\"min\":1,\"step\":1,\"max\":100,"
-                                 "\"contract\":1,\"tick\":\"0.01\"}}");
+        desk_open(&desk,
+                  NETTING ";balance=1000;instruments={\"X\":{\"min\":1,\"step\":1,\"max\":100,"
+                          "\"contract\":1,\"tick\":\"0.01\"}}");
         for (size_t k = 0; k < c->n_steps; k++) {
             char id[] = {'o', (char)('0' + k), '\0'};
             struct tw_order order = open_of(id, "X", c->steps[k].side, c->steps[k].volume);
@@ -165,7 +168,8 @@ Test(paper_netting, margin_is_for_what_is_held_in_the_end)
 
     cr_expect_eq(desk_open_position(&desk, "a", "EURUSD", TW_BUY, "1.00").outcome, TW_OUTCOME_DONE);
     cr_expect_eq(desk_open_position(&desk, "b", "EURUSD", TW_BUY, "0.50").reason, REASON(NO_MONEY));
-    cr_expect_eq(desk_open_position(&desk, "c", "EURUSD", TW_SELL, "2.20").outcome, TW_OUTCOME_DONE);
+    cr_expect_eq(desk_open_position(&desk, "c", "EURUSD", TW_SELL, "2.20").outcome,
+                 TW_OUTCOME_DONE);
     assert_decimal(desk.heard.account.free_margin, "0", "free margin of 1.20 short");
     cr_expect_eq(desk_open_position(&desk, "d", "EURUSD", TW_BUY, "0.20").outcome, TW_OUTCOME_DONE);
     desk_close(&desk);

@@ -119,7 +119,8 @@ Test(paper_settings, lognormal_samples_have_their_median_and_tail_and_repeat_wit
     }
     qsort(samples, N, sizeof(samples[0]), compare_ns);
 
-    /* m = 130 ms, sigma = 0.30: p95 = m x e^(1.645 sigma) = 213 ms, p99 = m x e^(2.326 sigma) = 261. */
+    /* m = 130 ms, sigma = 0.30: p95 = m x e^(1.645 sigma) = 213 ms, p99 = m x e^(2.326 sigma) =
+     * 261. */
     cr_expect(llabs(samples[N / 2] - 130 * TW_NS_PER_MS) < 2 * TW_NS_PER_MS, "p50 %lld",
               (long long)samples[N / 2]);
     cr_expect(llabs(samples[N * 95 / 100] - 213 * TW_NS_PER_MS) < 5 * TW_NS_PER_MS, "p95 %lld",
@@ -234,8 +235,9 @@ Test(paper_settings, the_first_rule_that_matches_wins_and_every_call_is_counted)
 {
     struct faults faults;
     uint64_t counts[FAULT_OP_COUNT] = {0}, prng = 1;
-    cr_assert_eq(faults_parse("open#2=busy,close#*=requote,any#5=reject,any#*=delay:1s", &faults, NULL),
-                 TW_OK);
+    cr_assert_eq(
+        faults_parse("open#2=busy,close#*=requote,any#5=reject,any#*=delay:1s", &faults, NULL),
+        TW_OK);
     for (size_t i = 0; i < COUNT(draws); i++) {
         struct fault fault = faults_next(&faults, draws[i].op, counts, &prng);
         cr_expect_eq(fault.kind, draws[i].expected, "call %zu: %d", i + 1, fault.kind);
@@ -273,8 +275,11 @@ struct json_case {
     const char *name, *json, *words; /* words: in the error; NULL = it is right */
 };
 
-#define EUR "\"min\":\"0.01\",\"step\":\"0.01\",\"max\":\"100\",\"contract\":\"100000\",\"tick\":\"0.00001\""
+#define EUR                                                                                        \
+    "\"min\":\"0.01\",\"step\":\"0.01\",\"max\":\"100\",\"contract\":\"100000\",\"tick\":\"0."     \
+    "00001\""
 
+/* clang-format off */
 static const struct json_case instrument_texts[] = {
     {"five fields", "{\"EURUSD\":{" EUR "}}", NULL},
     {"whole numbers", "{\"US500\":{\"min\":1,\"step\":1,\"max\":1000,\"contract\":1,\"tick\":\"0.01\"}}", NULL},
@@ -291,6 +296,7 @@ static const struct json_case instrument_texts[] = {
     {"same symbol twice", "{\"A\":{" EUR "},\"A\":{" EUR "}}", "not JSON"},
     {"control character in a symbol", "{\"A\\u0001\":{" EUR "}}", "instruments"},
 };
+/* clang-format on */
 
 Test(paper_settings, instruments_are_read_whole_or_refused_with_the_place)
 {
@@ -339,6 +345,7 @@ struct builtin_case {
 
 #define E8(whole, fraction) ((whole)*TW_DECIMAL_ONE + (fraction))
 
+/* clang-format off */
 static const struct builtin_case builtins[] = {
     {"EURUSD", "EUR", "USD", E8(0, 1000000), E8(0, 1000000), E8(100, 0), E8(100000, 0), E8(0, 1000), 0},
     {"GBPUSD", "GBP", "USD", E8(0, 1000000), E8(0, 1000000), E8(100, 0), E8(100000, 0), E8(0, 1000), 0},
@@ -350,6 +357,7 @@ static const struct builtin_case builtins[] = {
     {"ETHUSDT", "", "", E8(0, 100000), E8(0, 100000), E8(2000, 0), E8(1, 0), E8(0, 1000000), 0},
     {"AAPL", "", "", E8(1, 0), E8(1, 0), E8(10000, 0), E8(1, 0), E8(0, 1000000), 0},
 };
+/* clang-format on */
 
 Test(paper_settings, the_built_in_table_has_the_usual_and_the_awkward_ones)
 {
@@ -401,23 +409,40 @@ struct setting_case {
 };
 
 static const struct setting_case settings[] = {
-    {"account_mode", "netting", true},     {"account_mode", "hedged", false},
-    {"balance", "2500.50", true},          {"balance", "-1", false},
-    {"balance", "", false},                {"balance", "1e3", false},
-    {"currency", "EUR", true},             {"currency", "USDT", true},
-    {"currency", "euro", false},           {"currency", "E", false},
-    {"currency", "ABCDEFGH", false},       {"leverage", "30", true},
-    {"leverage", "0", false},              {"leverage", "1:30", false},
-    {"seed", "0", true},                   {"seed", "x", false},
-    {"nonblocking", "true", true},         {"nonblocking", "yes", false},
-    {"call_timeout", "500ms", true},       {"call_timeout", "0", false},
-    {"settle", "200ms", true},             {"settle", "soon", false},
-    {"remainder", "new_ticket", true},     {"remainder", "old", false},
-    {"latency", "zero", true},             {"latency", "fast", false},
-    {"faults", "open#1=busy", true},       {"faults", "open", false},
-    {"quotes", "{\"A\":\"1/1\"}", true},   {"quotes", "A=1/1", false},
-    {"instruments", "{}", false},          {"Balance", "1", false},
-    {"instrument", "{}", false},           {"", "1", false},
+    {"account_mode", "netting", true},
+    {"account_mode", "hedged", false},
+    {"balance", "2500.50", true},
+    {"balance", "-1", false},
+    {"balance", "", false},
+    {"balance", "1e3", false},
+    {"currency", "EUR", true},
+    {"currency", "USDT", true},
+    {"currency", "euro", false},
+    {"currency", "E", false},
+    {"currency", "ABCDEFGH", false},
+    {"leverage", "30", true},
+    {"leverage", "0", false},
+    {"leverage", "1:30", false},
+    {"seed", "0", true},
+    {"seed", "x", false},
+    {"nonblocking", "true", true},
+    {"nonblocking", "yes", false},
+    {"call_timeout", "500ms", true},
+    {"call_timeout", "0", false},
+    {"settle", "200ms", true},
+    {"settle", "soon", false},
+    {"remainder", "new_ticket", true},
+    {"remainder", "old", false},
+    {"latency", "zero", true},
+    {"latency", "fast", false},
+    {"faults", "open#1=busy", true},
+    {"faults", "open", false},
+    {"quotes", "{\"A\":\"1/1\"}", true},
+    {"quotes", "A=1/1", false},
+    {"instruments", "{}", false},
+    {"Balance", "1", false},
+    {"instrument", "{}", false},
+    {"", "1", false},
 };
 
 Test(paper_settings, every_key_is_checked_and_the_wrong_one_is_named)

@@ -10,10 +10,10 @@ static const struct conformance_settings nothing = {0};
 /* How much later than its time-out an answer may come on a busy machine, and still be "at" it. */
 #define AT_NS (500 * TW_NS_PER_MS)
 
-#define SKIP_UNLESS(condition, why)                                                                 \
-    do {                                                                                            \
-        if (!(condition))                                                                           \
-            cr_skip_test(why);                                                                      \
+#define SKIP_UNLESS(condition, why)                                                                \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            cr_skip_test(why);                                                                     \
     } while (0)
 
 static void expect_held(struct bench *bench, tw_decimal volume)
@@ -208,8 +208,8 @@ void conformance_a_change_to_what_is_already_so_succeeds(
     order = bench_modify(&bench, "second", open.position_id);
     struct tw_ack ack = bench_execute(&bench, &order);
 
-    cr_expect(ack.outcome == TW_OUTCOME_NO_CHANGE || ack.outcome == TW_OUTCOME_DONE,
-              "outcome %d", ack.outcome);
+    cr_expect(ack.outcome == TW_OUTCOME_NO_CHANGE || ack.outcome == TW_OUTCOME_DONE, "outcome %d",
+              ack.outcome);
     bench_stop(&bench);
 }
 

@@ -158,10 +158,11 @@ static tw_status identity_settle(struct account *account, const struct settings 
                                  struct tw_error *error)
 {
     if (holds_something(account) && account->is_netting != settings->is_netting)
-        return tw_error_set(error, TW_INVALID,
-                            "account_mode of %s cannot change: it holds %u positions and %u orders as %s",
-                            account->follower_id, account->book.n_positions,
-                            account->book.n_pendings, account->is_netting ? "netting" : "hedging");
+        return tw_error_set(
+            error, TW_INVALID,
+            "account_mode of %s cannot change: it holds %u positions and %u orders as %s",
+            account->follower_id, account->book.n_positions, account->book.n_pendings,
+            account->is_netting ? "netting" : "hedging");
     if (holds_something(account) && strcmp(account->book.currency, settings->currency) != 0)
         return tw_error_set(error, TW_INVALID,
                             "currency of %s cannot change: it holds positions or orders in %s",
@@ -215,8 +216,7 @@ static tw_status everything_settle(struct account *account, struct settings *set
     return status;
 }
 
-tw_status account_settle(struct account *account, struct settings *settings,
-                         struct tw_error *error)
+tw_status account_settle(struct account *account, struct settings *settings, struct tw_error *error)
 {
     tw_status status = identity_settle(account, settings, error);
     if (status != TW_OK)

@@ -50,9 +50,9 @@ struct account {
     struct book book;
 
     /* The line between us and the broker; guarded by lock. */
-    bool is_cut;             /* by Configure: stays down until it says up */
+    bool is_cut; /* by Configure: stays down until it says up */
     bool is_connected;
-    uint32_t connection;     /* rises whenever it is lost: an answer of another connection is lost */
+    uint32_t connection; /* rises whenever it is lost: an answer of another connection is lost */
     int64_t reconnect_mono_ns; /* 0 = not waiting for one */
 
     /* What the host is to be told; guarded by lock, see news.c. */
@@ -61,7 +61,7 @@ struct account {
     bool account_news, is_telling;
     pthread_cond_t told;
 
-    struct tw_timer timer; /* set under lock: the next expiry or reconnect */
+    struct tw_timer timer;     /* set under lock: the next expiry or reconnect */
     int64_t timer_due_mono_ns; /* INT64_MAX = not set */
     bool was_timer_set;
 
@@ -96,7 +96,8 @@ void account_free(struct account *account);
 /* Takes over what the settings say: everything for a new account; for one that is known, what does
  * not contradict its book, and of latency, faults, quotes and instruments what is written
  * differently than last time.
- * Fails: TW_INVALID (another account_mode or currency while it holds something), TW_NO_MEMORY, TW_IO. */
+ * Fails: TW_INVALID (another account_mode or currency while it holds something), TW_NO_MEMORY,
+ * TW_IO. */
 TW_MUST_CHECK tw_status account_settle(struct account *account, struct settings *settings,
                                        struct tw_error *error);
 

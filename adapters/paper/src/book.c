@@ -122,7 +122,7 @@ static const struct market *pair(const struct book *book, const char *from, cons
     return market != NULL && market->bid > 0 ? market : NULL;
 }
 
-/* At the exact mid of the pair, else at 1/mid of its inverse; what nobody quotes counts as it is. */
+/* At the exact mid of the pair, else at 1/mid of its inverse; unquoted money counts as it is. */
 static tw_decimal converted(const struct book *book, tw_decimal money, const char *currency)
 {
     if (currency[0] == '\0' || strcmp(currency, book->currency) == 0)
@@ -151,8 +151,8 @@ static const char *profit_currency(const struct market *market)
 tw_decimal book_profit(const struct book *book, const struct position *position, tw_decimal volume,
                        tw_decimal price)
 {
-    tw_decimal moved = position->side == TW_BUY ? price - position->open_price
-                                                : position->open_price - price;
+    tw_decimal moved =
+        position->side == TW_BUY ? price - position->open_price : position->open_price - price;
     tw_decimal money = money_scale(moved, units_of(position->market, volume), TW_DECIMAL_ONE);
     return converted(book, money, profit_currency(position->market));
 }
@@ -250,7 +250,8 @@ static uint32_t pending_place(const struct book *book, uint64_t ticket)
 struct pending *book_pending(const struct book *book, uint64_t ticket)
 {
     uint32_t at = pending_place(book, ticket);
-    return at < book->n_pendings && book->pendings[at]->ticket == ticket ? book->pendings[at] : NULL;
+    return at < book->n_pendings && book->pendings[at]->ticket == ticket ? book->pendings[at]
+                                                                         : NULL;
 }
 
 static void position_recycle(struct book *book, struct position *position)
@@ -427,8 +428,8 @@ static void answer_merge(struct answer *known, const struct answer *more)
 
     struct answer merged = *more;
     if (is_executed(known) && known->filled > 0 && more->filled > 0) {
-        wide value = (wide)known->filled * known->average_price +
-                         (wide)more->filled * more->average_price;
+        wide value =
+            (wide)known->filled * known->average_price + (wide)more->filled * more->average_price;
         merged.filled = money_add(known->filled, more->filled);
         merged.average_price = (tw_decimal)(value / merged.filled);
         merged.position = known->position;
@@ -458,7 +459,8 @@ static bool answers_reserve(struct book *book)
     if (answers == NULL)
         return false;
     book->answers = answers;
-    uint32_t *buckets = calloc((size_t)cap * 2, sizeof(*buckets)); /* short chains: each link is a miss */
+    uint32_t *buckets =
+        calloc((size_t)cap * 2, sizeof(*buckets)); /* short chains: each link is a miss */
     if (buckets == NULL)
         return false; /* answers is merely larger than it says */
     free(book->buckets);

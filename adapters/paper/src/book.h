@@ -15,7 +15,7 @@
 
 /* Deals and answers beyond these are forgotten, oldest first: a GetBook answer stays under 4 MiB,
  * and a broker that runs for months does not grow. */
-#define BOOK_DEALS_MAX 16384u
+#define BOOK_DEALS_MAX   16384u
 #define BOOK_ANSWERS_MAX 16384u
 
 /* One symbol at one account: made when it is first quoted or traded, there until the end. */
@@ -30,7 +30,7 @@ struct position {
     uint64_t ticket, from_ticket; /* from: it is the remainder of; 0 = none */
     struct market *market;
     enum tw_side side;
-    tw_decimal volume; /* in an entry: 0 = gone */
+    tw_decimal volume;                             /* in an entry: 0 = gone */
     tw_decimal open_price, stop_loss, take_profit; /* stops: 0 = none */
     char client_order_id[TW_COPY_ID_BYTES];
     tw_decimal floating, margin; /* the book's: at today's quotes, in the account's currency */
@@ -95,7 +95,7 @@ struct book {
     struct ledger_line line;
     tw_decimal floating, margin; /* sums over the positions */
 
-    struct market **markets; /* sorted by symbol */
+    struct market **markets;     /* sorted by symbol */
     struct position **positions; /* sorted by ticket */
     struct pending **pendings;   /* sorted by ticket */
     struct deal *deals;          /* a ring once it has BOOK_DEALS_MAX */
@@ -121,7 +121,8 @@ struct market *book_market(const struct book *book, const char *symbol);
 struct market *book_market_make(struct book *book, const char *symbol);
 
 struct position *book_position(const struct book *book, uint64_t ticket);
-struct position *book_position_of(const struct book *book, const struct market *market); /* netting */
+struct position *book_position_of(const struct book *book,
+                                  const struct market *market); /* netting */
 struct pending *book_pending(const struct book *book, uint64_t ticket);
 const struct answer *book_answer(const struct book *book, const char *client_order_id);
 /* The i-th deal that is remembered, oldest first; likewise answers. */

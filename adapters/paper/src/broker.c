@@ -35,7 +35,8 @@ static const struct {
     [REFUSED_OTHER] = {TW_OUTCOME_REJECTED, REASON(BROKER_OTHER), 0, "rejected"},
     [REFUSED_SYMBOL] = {TW_OUTCOME_REJECTED, REASON(SYMBOL_NOT_FOUND), 0, "unknown symbol"},
     [REFUSED_VOLUME] = {TW_OUTCOME_REJECTED, REASON(INVALID_VOLUME), 0, "invalid volume"},
-    [REFUSED_NOTIONAL] = {TW_OUTCOME_REJECTED, REASON(BELOW_MIN_NOTIONAL), 0, "below the minimum notional"},
+    [REFUSED_NOTIONAL] = {TW_OUTCOME_REJECTED, REASON(BELOW_MIN_NOTIONAL), 0,
+                          "below the minimum notional"},
     [REFUSED_PRICE] = {TW_OUTCOME_REJECTED, REASON(INVALID_PRICE), 0, "invalid price"},
     [REFUSED_STOPS] = {TW_OUTCOME_REJECTED, REASON(INVALID_STOPS), 0, "invalid stops"},
     [REFUSED_EXPIRY] = {TW_OUTCOME_REJECTED, REASON(INVALID_EXPIRY), 0, "invalid expiration"},
@@ -129,8 +130,8 @@ static bool stop_allowed(const struct market *market, bool is_below, tw_decimal 
                      : stop >= market->ask + market->instrument->stops_distance);
 }
 
-/* Whether a position of this side may have these stops now (0 or UNSET = none). Both stops of a long
- * position are measured from the bid, of a short one from the ask: where it would be closed. */
+/* Whether a position of this side may have these stops now (0 or UNSET = none). Both stops of a
+ * long position are measured from the bid, of a short one from the ask: where it is closed. */
 static bool stops_allowed(const struct market *market, enum tw_side side, tw_decimal stop_loss,
                           tw_decimal take_profit)
 {
@@ -204,8 +205,7 @@ static const struct position *leave(const struct account *account, struct entry 
                                     const struct position *position, const struct trade *trade,
                                     bool new_ticket)
 {
-    tw_decimal profit =
-        book_profit(&account->book, position, trade->volume, trade->price);
+    tw_decimal profit = book_profit(&account->book, position, trade->volume, trade->price);
     if (!tw_decimal_add(entry->line.balance, profit, &entry->line.balance))
         entry->line.balance = INT64_MAX / 4; /* a made-up fortune; it stops growing here */
 
@@ -235,8 +235,7 @@ static const struct position *net_add(struct entry *entry, const struct position
                                       const struct trade *trade)
 {
     struct position after = *position;
-    after.open_price =
-        average(position->open_price, position->volume, trade->price, trade->volume);
+    after.open_price = average(position->open_price, position->volume, trade->price, trade->volume);
     after.volume += trade->volume;
     after.stop_loss = given_or(trade->stop_loss, after.stop_loss);
     after.take_profit = given_or(trade->take_profit, after.take_profit);
@@ -245,7 +244,8 @@ static const struct position *net_add(struct entry *entry, const struct position
 
 /* Against the one position: smaller, flat, or over to the other side. */
 static const struct position *net_against(const struct account *account, struct entry *entry,
-                                          const struct position *position, const struct trade *trade)
+                                          const struct position *position,
+                                          const struct trade *trade)
 {
     struct trade part = *trade;
     if (part.volume > position->volume)
@@ -262,9 +262,10 @@ static const struct position *enter(const struct account *account, struct entry 
 {
     const struct position *held =
         account->is_netting ? book_position_of(&account->book, trade->market) : NULL;
-    const struct position *after = held == NULL              ? enter_new(entry, trade, trade->volume)
-                                   : held->side == trade->side ? net_add(entry, held, trade)
-                                                               : net_against(account, entry, held, trade);
+    const struct position *after = held == NULL ? enter_new(entry, trade, trade->volume)
+                                   : held->side == trade->side
+                                       ? net_add(entry, held, trade)
+                                       : net_against(account, entry, held, trade);
     deal_note(entry, trade, after->ticket);
     return after;
 }
@@ -336,8 +337,8 @@ static void execute_open(struct act *act)
                           .take_profit = order->take_profit,
                           .client_order_id = order->client_order_id,
                           .at_wall_ns = act->now_wall_ns};
-    bool stops_missing = act->fault.kind == FAULT_NO_STOPS &&
-                         (order->stop_loss > 0 || order->take_profit > 0);
+    bool stops_missing =
+        act->fault.kind == FAULT_NO_STOPS && (order->stop_loss > 0 || order->take_profit > 0);
     if (stops_missing)
         trade.stop_loss = trade.take_profit = TW_DECIMAL_UNSET;
     if (act->account->is_netting && order->reduce_only && !reduce_only_cut(act, &trade))
@@ -456,9 +457,9 @@ static bool pending_allowed(struct act *act, const struct pending *pending)
     if (pending->price <= 0 || !on_tick(market, pending->price) ||
         (is_stop_limit && (pending->stop_price <= 0 || !on_tick(market, pending->stop_price))))
         why = REFUSED_PRICE;
-    else if (market->bid > 0 && ((low > 0 && low > pending->price) ||
-                                 (high > 0 && high < pending->price) ||
-                                 !on_tick(market, low) || !on_tick(market, high)))
+    else if (market->bid > 0 &&
+             ((low > 0 && low > pending->price) || (high > 0 && high < pending->price) ||
+              !on_tick(market, low) || !on_tick(market, high)))
         why = REFUSED_STOPS;
     else if (pending->expires_wall_ns != 0 && pending->expires_wall_ns <= act->now_wall_ns)
         why = REFUSED_EXPIRY;
@@ -496,7 +497,8 @@ static void execute_place(struct act *act)
                               .stop_price = given_or(order->stop_price, 0),
                               .stop_loss = no_stops ? 0 : given_or(order->stop_loss, 0),
                               .take_profit = no_stops ? 0 : given_or(order->take_profit, 0),
-                              .expires_wall_ns = order->expires_wall_ns > 0 ? order->expires_wall_ns : 0};
+                              .expires_wall_ns =
+                                  order->expires_wall_ns > 0 ? order->expires_wall_ns : 0};
     memcpy(pending.client_order_id, order->client_order_id,
            strnlen(order->client_order_id, TW_COPY_ID_CHARS));
     if (!pending_allowed(act, &pending) ||
@@ -511,8 +513,7 @@ static void execute_place(struct act *act)
 
 static struct pending *pending_of_order(struct act *act)
 {
-    struct pending *pending =
-        book_pending(&act->account->book, ticket_parse(act->order->order_id));
+    struct pending *pending = book_pending(&act->account->book, ticket_parse(act->order->order_id));
     if (pending == NULL)
         broker_refuse(act->ack, REFUSED_GONE);
     return pending;
@@ -646,11 +647,8 @@ static void ack_reset(struct tw_ack *ack)
 void broker_execute(struct account *account, const struct tw_order *order, struct fault fault,
                     int64_t now_wall_ns, struct tw_ack *ack)
 {
-    struct act act = {.account = account,
-                      .order = order,
-                      .fault = fault,
-                      .now_wall_ns = now_wall_ns,
-                      .ack = ack};
+    struct act act = {
+        .account = account, .order = order, .fault = fault, .now_wall_ns = now_wall_ns, .ack = ack};
     ack_reset(ack);
     account_entry(account, &act.entry);
     act.entry.line.calls++;
@@ -673,8 +671,7 @@ static void tell_changes(struct account *account, const struct entry *entry, tw_
 void broker_hand(struct account *account, const struct tw_order *order, int64_t now_wall_ns,
                  struct tw_ack *ack)
 {
-    struct act act = {
-        .account = account, .order = order, .now_wall_ns = now_wall_ns, .ack = ack};
+    struct act act = {.account = account, .order = order, .now_wall_ns = now_wall_ns, .ack = ack};
     ack_reset(ack);
     account_entry(account, &act.entry);
     execute_by_op[order->op](&act);
@@ -761,8 +758,8 @@ static bool stops_match(struct account *account, const struct market *market, in
     return false;
 }
 
-static void fill_note(struct entry *entry, const struct pending *pending,
-                      const struct trade *trade, const struct position *after)
+static void fill_note(struct entry *entry, const struct pending *pending, const struct trade *trade,
+                      const struct position *after)
 {
     if (pending->client_order_id[0] == '\0')
         return;
@@ -821,7 +818,8 @@ static bool pending_trigger(struct account *account, const struct pending *due)
     return account_commit(account, &entry) == TW_OK;
 }
 
-static bool pendings_match(struct account *account, const struct market *market, int64_t now_wall_ns)
+static bool pendings_match(struct account *account, const struct market *market,
+                           int64_t now_wall_ns)
 {
     for (uint32_t i = 0; i < account->book.n_pendings; i++) {
         const struct pending *pending = account->book.pendings[i];

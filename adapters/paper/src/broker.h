@@ -22,7 +22,7 @@ TW_MUST_CHECK tw_status broker_snapshot(const struct account *account, int64_t n
 void broker_match(struct account *account, const struct market *market, int64_t now_wall_ns);
 void broker_match_all(struct account *account, int64_t now_wall_ns);
 
-/* Takes away pendings whose time has passed. Returns when the next one's comes, INT64_MAX = never. */
+/* Takes away pendings whose time has passed. Returns when the next one's comes; INT64_MAX: none. */
 int64_t broker_expire(struct account *account, int64_t now_wall_ns);
 
 /* An answer that says no. Each is one row of a table: outcome, reason, code, words. */
@@ -48,8 +48,8 @@ enum refusal {
 };
 void broker_refuse(struct tw_ack *ack, enum refusal refusal);
 
-/* By hand: the same rules, but no client order id, no faults, no market hours, not counted as a call;
- * and the host hears of it. What became of it is in ack. */
+/* By hand: the same rules, but no client order id, no faults, no market hours, not counted as a
+ * call; and the host hears of it. What became of it is in ack. */
 void broker_hand(struct account *account, const struct tw_order *order, int64_t now_wall_ns,
                  struct tw_ack *ack);
 

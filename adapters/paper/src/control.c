@@ -10,6 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The account, locked and up to date; NULL: there is none. One whose first session is just being
+ * opened is not there yet: nothing of it may reach the ledger before its own first record. */
+static struct account *enter_account(struct account *account)
+{
+    if (account == NULL)
+        return NULL;
+    pthread_mutex_lock(&account->lock);
+    if (!account->is_settled) {
+        pthread_mutex_unlock(&account->lock);
+        return NULL;
+    }
+    account_house_keep(account);
+    return account;
+}
+
+static tw_status no_such_account(const char *follower_id, struct tw_error *error)
+{
+    return tw_error_set(error, TW_NOT_FOUND, "there is no paper account \"%s\"", follower_id);
+}
+
 /* ---- The book. ---- */
 
 static bool deals_copy(const struct book *book, struct tw_paper_book *ret)
@@ -47,13 +67,11 @@ static void comments_restore(const struct book *book, struct tw_snapshot *holds)
 
 tw_status tw_paper_book_read(void *adapter, const char *follower_id, struct tw_paper_book *ret)
 {
-    struct account *account = account_find(adapter, follower_id);
+    struct account *account = enter_account(account_find(adapter, follower_id));
     if (account == NULL)
         return TW_NOT_FOUND;
 
     struct tw_paper_book book = {0};
-    pthread_mutex_lock(&account->lock);
-    account_house_keep(account);
     tw_status status = broker_snapshot(account, tw_wall_ns(), &book.holds);
     if (status == TW_OK) {
         comments_restore(&account->book, &book.holds);
@@ -130,12 +148,13 @@ static tw_status instruments_check(struct account *account, const struct tw_pape
 {
     const struct instrument_fault *fault = NULL;
     size_t i = 0;
-    pthread_mutex_lock(&account->lock);
+    if (enter_account(account) == NULL)
+        return TW_NOT_FOUND;
     for (; fault == NULL && i < change->n_instruments; i++) {
         struct tw_instrument merged = instrument_merged(account, &change->instruments[i]);
         fault = instrument_check(&merged);
     }
-    pthread_mutex_unlock(&account->lock);
+    news_tell_and_unlock(account);
     if (fault == NULL)
         return TW_OK;
     snprintf(ret_field, TW_PAPER_FIELD_BYTES, "instruments[%zu].%s", i - 1, fault->field);
@@ -170,11 +189,12 @@ static void connection_take(struct account *account, enum tw_paper_connection co
         account_disconnect(account, "the broker is not reachable", true);
 }
 
+/* Fails: TW_NOT_FOUND, TW_IO, TW_NO_MEMORY. */
 static tw_status configure_one(struct account *account, const struct tw_paper_change *change,
                                struct tw_error *error)
 {
-    pthread_mutex_lock(&account->lock);
-    account_house_keep(account);
+    if (enter_account(account) == NULL)
+        return TW_NOT_FOUND;
     tw_status status = instruments_take(account, change);
     if (status == TW_OK)
         status = quotes_take(account, change);
@@ -184,7 +204,8 @@ static tw_status configure_one(struct account *account, const struct tw_paper_ch
     broker_match_all(account, tw_wall_ns());
     news_tell_and_unlock(account);
     if (status == TW_IO)
-        return tw_error_set(error, TW_IO, "the ledger of %s cannot be written", account->follower_id);
+        return tw_error_set(error, TW_IO, "the ledger of %s cannot be written",
+                            account->follower_id);
     return status;
 }
 
@@ -205,7 +226,7 @@ static tw_status texts_check(const struct tw_paper_change *change, char *ret_fie
     return status;
 }
 
-/* Accounts are only ever added, and at the end of the list: a pointer stays good without the lock. */
+/* Accounts are only ever added, at the end of the list: a pointer stays good without the lock. */
 static struct account *account_first(struct paper *paper)
 {
     pthread_mutex_lock(&paper->accounts_lock);
@@ -222,17 +243,27 @@ static struct account *account_after(struct account *account)
     return next;
 }
 
-/* First every check, so that a mistake changes no account. */
-static tw_status configure_every(struct paper *paper, const struct tw_paper_change *change,
+typedef tw_status visit_fn(struct account *account, const struct tw_paper_change *change,
+                           char *ret_field, struct tw_error *error);
+
+static tw_status visit_configure(struct account *account, const struct tw_paper_change *change,
                                  char *ret_field, struct tw_error *error)
+{
+    (void)ret_field;
+    return configure_one(account, change, error);
+}
+
+static tw_status visit_every(struct paper *paper, visit_fn *visit,
+                             const struct tw_paper_change *change, char *ret_field,
+                             struct tw_error *error)
 {
     tw_status status = TW_OK;
     for (struct account *account = account_first(paper); account != NULL && status == TW_OK;
-         account = account_after(account))
-        status = instruments_check(account, change, ret_field, error);
-    for (struct account *account = account_first(paper); account != NULL && status == TW_OK;
-         account = account_after(account))
-        status = configure_one(account, change, error);
+         account = account_after(account)) {
+        status = visit(account, change, ret_field, error);
+        if (status == TW_NOT_FOUND)
+            status = TW_OK; /* not there yet */
+    }
     return status;
 }
 
@@ -244,13 +275,16 @@ tw_status tw_paper_configure(void *adapter, const char *follower_id,
     tw_status status = texts_check(change, ret_field, error);
     if (status != TW_OK)
         return status;
-    if (follower_id[0] == '\0')
-        return configure_every(adapter, change, ret_field, error);
+    if (follower_id[0] == '\0') { /* every check first, so that a mistake changes no account */
+        status = visit_every(adapter, instruments_check, change, ret_field, error);
+        return status == TW_OK ? visit_every(adapter, visit_configure, change, ret_field, error)
+                               : status;
+    }
     struct account *account = account_find(adapter, follower_id);
-    if (account == NULL)
-        return tw_error_set(error, TW_NOT_FOUND, "there is no paper account \"%s\"", follower_id);
     status = instruments_check(account, change, ret_field, error);
-    return status == TW_OK ? configure_one(account, change, error) : status;
+    if (status == TW_OK)
+        status = configure_one(account, change, error);
+    return status == TW_NOT_FOUND ? no_such_account(follower_id, error) : status;
 }
 
 /* ---- By hand. ---- */
@@ -271,15 +305,14 @@ tw_status tw_paper_act(void *adapter, const char *follower_id, const struct tw_o
                        char ret_id[TW_BROKER_ID_BYTES], tw_reason *ret_reason,
                        struct tw_error *error)
 {
-    struct account *account = account_find(adapter, follower_id);
+    *ret_reason = TRADEWAKE__V1__REASON__REASON_UNSPECIFIED;
+    struct account *account = enter_account(account_find(adapter, follower_id));
     if (account == NULL)
-        return tw_error_set(error, TW_NOT_FOUND, "there is no paper account \"%s\"", follower_id);
+        return no_such_account(follower_id, error);
 
     struct tw_order by_hand = *order;
     struct tw_ack ack;
     by_hand.client_order_id[0] = '\0';
-    pthread_mutex_lock(&account->lock);
-    account_house_keep(account);
     if (by_hand.op == TW_OP_CLOSE)
         close_complete(account, &by_hand);
     broker_hand(account, &by_hand, tw_wall_ns(), &ack);
@@ -302,10 +335,9 @@ tw_status tw_paper_act(void *adapter, const char *follower_id, const struct tw_o
 
 tw_status tw_paper_deposit(void *adapter, const char *follower_id, tw_decimal amount)
 {
-    struct account *account = account_find(adapter, follower_id);
+    struct account *account = enter_account(account_find(adapter, follower_id));
     if (account == NULL)
         return TW_NOT_FOUND;
-    pthread_mutex_lock(&account->lock);
     tw_status status = broker_deposit(account, amount);
     news_tell_and_unlock(account);
     return status;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const char *const op_names[FAULT_OP_COUNT] = {
-    [FAULT_OP_OPEN] = "open",     [FAULT_OP_CLOSE] = "close",   [FAULT_OP_MODIFY] = "modify",
-    [FAULT_OP_PLACE] = "place",   [FAULT_OP_CANCEL] = "cancel", [FAULT_OP_LOOKUP] = "lookup",
+    [FAULT_OP_OPEN] = "open",   [FAULT_OP_CLOSE] = "close",   [FAULT_OP_MODIFY] = "modify",
+    [FAULT_OP_PLACE] = "place", [FAULT_OP_CANCEL] = "cancel", [FAULT_OP_LOOKUP] = "lookup",
     [FAULT_OP_ANY] = "any",
 };
 

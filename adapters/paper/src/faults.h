@@ -2,8 +2,8 @@
  *
  *     open#1=timeout_lost, close#*=busy, any#p0.01=requote
  *
- * A list of OP#N=FAULT, first match wins. N counts the calls of that OP from 1, repeats and lost ones
- * included, since the list was set; `*` is every call, p0.01 a share of them. */
+ * A list of OP#N=FAULT, first match wins. N counts the calls of that OP from 1, repeats and lost
+ * ones included, since the list was set; `*` is every call, p0.01 a share of them. */
 #ifndef PAPER_FAULTS_H
 #define PAPER_FAULTS_H
 
@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#define FAULTS_MAX 128u
+#define FAULTS_MAX        128u
 #define FAULTS_TEXT_BYTES 4096u
 
 enum fault_op {
@@ -53,8 +53,8 @@ struct fault {
 
 struct fault_rule {
     enum fault_op op;
-    uint64_t nth;        /* 0 = every call, or a share of them */
-    tw_decimal share;    /* of one; 0 = not by chance */
+    uint64_t nth;     /* 0 = every call, or a share of them */
+    tw_decimal share; /* of one; 0 = not by chance */
     struct fault fault;
 };
 
@@ -70,7 +70,7 @@ TW_MUST_CHECK tw_status faults_parse(const char *text, struct faults *ret, struc
 void faults_clear(struct faults *faults);
 
 /* Counts one call of op, and says what happens to it. counts: per op, FAULT_OP_COUNT of them; prng
- * is only drawn from when a rule with a share is reached. Thread: whoever holds the account's lock. */
+ * is only drawn from when a rule with a share is reached. Under the account's lock. */
 struct fault faults_next(const struct faults *faults, enum fault_op op,
                          uint64_t counts[FAULT_OP_COUNT], uint64_t *prng);
 

@@ -41,9 +41,8 @@ static void land(struct flight *flight)
 
 static void land_ambiguous(struct flight *flight, tw_reason reason)
 {
-    flight->call->ack = (struct tw_ack){.outcome = TW_OUTCOME_AMBIGUOUS,
-                                        .reason = reason,
-                                        .remaining_volume = TW_DECIMAL_UNSET};
+    flight->call->ack = (struct tw_ack){
+        .outcome = TW_OUTCOME_AMBIGUOUS, .reason = reason, .remaining_volume = TW_DECIMAL_UNSET};
     if (flight->kind == FLIGHT_SNAPSHOT)
         tw_snapshot_clear(flight->call->snapshot);
     land(flight);
@@ -67,8 +66,8 @@ static void fault_draw(struct account *account, struct flight *flight)
 {
     if (account->faults.n_rules == 0 || flight->kind == FLIGHT_SNAPSHOT)
         return;
-    enum fault_op op = flight->kind == FLIGHT_LOOKUP ? FAULT_OP_LOOKUP
-                                                     : fault_op_of[flight->call->order.op];
+    enum fault_op op =
+        flight->kind == FLIGHT_LOOKUP ? FAULT_OP_LOOKUP : fault_op_of[flight->call->order.op];
     struct entry entry;
     account_entry(account, &entry);
     flight->fault = faults_next(&account->faults, op, entry.line.counts, &account->prng);
@@ -79,8 +78,7 @@ static void fault_draw(struct account *account, struct flight *flight)
 
 static void depart_locked(struct account *account, struct flight *flight, int64_t now)
 {
-    bool is_reconnect_due =
-        account->reconnect_mono_ns != 0 && account->reconnect_mono_ns <= now;
+    bool is_reconnect_due = account->reconnect_mono_ns != 0 && account->reconnect_mono_ns <= now;
     if (is_reconnect_due || account->paper->reactor == NULL)
         account_house_keep(account);
     if (!account->is_connected) {
@@ -97,8 +95,7 @@ static void depart_locked(struct account *account, struct flight *flight, int64_
     flight->connection = account->connection;
     flight->middle_mono_ns = now + latency / 2 + delay;
     flight->answer_mono_ns = flight->middle_mono_ns + (latency - latency / 2);
-    flight->limit_mono_ns =
-        earlier(now + account->call_timeout_ns, flight->call->deadline_mono_ns);
+    flight->limit_mono_ns = earlier(now + account->call_timeout_ns, flight->call->deadline_mono_ns);
     flight->due_mono_ns = earlier(flight->middle_mono_ns, flight->limit_mono_ns);
     flight->stage = STAGE_OUT;
 }
@@ -120,7 +117,8 @@ static void swallow(struct account *account)
     account_entry(account, &entry);
     entry.line.calls++;
     if (account_commit(account, &entry) != TW_OK)
-        account->book.line.calls++; /* nothing but a counter: it is right until the end of the process */
+        account->book.line
+            .calls++; /* nothing but a counter: it is right until the end of the process */
 }
 
 static void look_up(struct account *account, struct flight *flight)
@@ -288,7 +286,6 @@ static void fly_on(struct flight *flight, int64_t now)
     struct tw_adapter_call *call = flight->call;
     while (flight->stage != STAGE_LANDED) {
         if (flight->due_mono_ns > now) {
-            call->timer.fire = timer_fired;
             tw_timer_set(paper->reactor, &call->timer, flight->due_mono_ns);
             return;
         }
@@ -319,6 +316,7 @@ static void fly_nonblocking(struct session *session, struct tw_adapter_call *cal
     }
     *flight = (struct flight){.session = session, .call = call, .kind = kind};
     call->adapter_data[0] = flight;
+    call->timer = (struct tw_timer){.fire = timer_fired};
     int64_t now = tw_mono_ns();
     depart(flight, now);
     fly_on(flight, now);

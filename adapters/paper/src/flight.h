@@ -2,12 +2,12 @@
  *
  *     depart ----- half the latency, delay -----> arrive ----- the other half -----> land
  *        |                                          |                                  |
- *     counted, fault and                     the ledger entry                the answer, or AMBIGUOUS
- *     latency drawn                                                          at the time-out
+ *     counted, fault and                     the ledger entry             the answer, or
+ *     latency drawn                                                       AMBIGUOUS at the time-out
  *
  * A call whose time-out passes before it arrives never executes. One whose answer would come after
- * it is AMBIGUOUS at the time-out, not later. One that is out when the connection drops is AMBIGUOUS,
- * and executed only if it had arrived.
+ * it is AMBIGUOUS at the time-out, not later. One that is out when the connection drops is
+ * AMBIGUOUS, and executed only if it had arrived.
  *
  * The same steps for both kinds of session: a blocking one sleeps between them in the worker, a
  * non-blocking one sets the call's timer. */

@@ -6,16 +6,21 @@
 #include <string.h>
 
 #define D(whole, e8) ((tw_decimal)(whole)*TW_DECIMAL_ONE + (e8))
-#define E5 D(0, 1000)
+#define E5           D(0, 1000)
 
-#define FX(name, tick, from, to)                                                                    \
-    {name, D(0, 1000000), D(0, 1000000), D(100, 0), D(100000, 0), tick, 0, 0, 0, from, to}
-#define CFD(name, min, step, max, contract, tick, notional, stops, from, to)                        \
-    {name, min, step, max, contract, tick, notional, stops, 0, from, to}
+#define FX(name, tick, from, to)                                                                   \
+    {                                                                                              \
+        name, D(0, 1000000), D(0, 1000000), D(100, 0), D(100000, 0), tick, 0, 0, 0, from, to       \
+    }
+#define CFD(name, min, step, max, contract, tick, notional, stops, from, to)                       \
+    {                                                                                              \
+        name, min, step, max, contract, tick, notional, stops, 0, from, to                         \
+    }
 
-/* Typical retail values, and the awkward ones: a tick that is not a power of ten, units beside lots,
- * contracts of 1000, 10 and 0.5, a micro and a 4-digit name, volumes in cents of a unit, and a
- * fraction of a share. In the order of strcmp(): it is searched by halves. */
+/* Typical retail values, and the awkward ones: a tick that is not a power of ten, units beside
+ * lots, contracts of 1000, 10 and 0.5, a micro and a 4-digit name, volumes in cents of a unit, and
+ * a fraction of a share. In the order of strcmp(): it is searched by halves. */
+/* clang-format off */
 static const struct tw_instrument builtin[] = {
     CFD("AAPL", D(1, 0), D(1, 0), D(10000, 0), D(1, 0), D(0, 1000000), 0, 0, "", ""),
     CFD("AAPL.frac", 1, 1, D(10000, 0), D(1, 0), D(0, 1000000), 0, 0, "", ""),
@@ -48,6 +53,7 @@ static const struct tw_instrument builtin[] = {
     CFD("XAUUSD", D(0, 1000000), D(0, 1000000), D(50, 0), D(100, 0), D(0, 1000000), 0, D(0, 50000000), "XAU", "USD"),
     CFD("XAUUSD.micro", D(1, 0), D(1, 0), D(50, 0), D(10, 0), D(0, 1000000), 0, D(0, 50000000), "", ""),
 };
+/* clang-format on */
 
 struct instruments instruments_builtin(void)
 {
@@ -130,15 +136,15 @@ const struct instrument_fault *instrument_check(const struct tw_instrument *inst
                                          no_notional = {"min_notional", "expected 0 or more"},
                                          no_stops = {"stops_distance", "expected 0 or more"},
                                          no_freeze = {"freeze_distance", "expected 0 or more"};
-    return instrument->volume_min <= 0                           ? &no_min
-           : instrument->volume_step <= 0                        ? &no_step
-           : instrument->volume_max < instrument->volume_min     ? &no_max
-           : instrument->contract_size <= 0                      ? &no_contract
-           : instrument->tick_size <= 0                          ? &no_tick
-           : instrument->min_notional < 0                        ? &no_notional
-           : instrument->stops_distance < 0                      ? &no_stops
-           : instrument->freeze_distance < 0                     ? &no_freeze
-                                                                 : NULL;
+    return instrument->volume_min <= 0                       ? &no_min
+           : instrument->volume_step <= 0                    ? &no_step
+           : instrument->volume_max < instrument->volume_min ? &no_max
+           : instrument->contract_size <= 0                  ? &no_contract
+           : instrument->tick_size <= 0                      ? &no_tick
+           : instrument->min_notional < 0                    ? &no_notional
+           : instrument->stops_distance < 0                  ? &no_stops
+           : instrument->freeze_distance < 0                 ? &no_freeze
+                                                             : NULL;
 }
 
 /* A decimal as text, or a whole number; a fraction as a JSON number has lost digits already. */
@@ -190,7 +196,8 @@ static tw_status instrument_read(const char *symbol, const json_t *object,
     struct tw_instrument instrument = {0};
     size_t known = 0;
     if (!is_symbol(symbol) || !json_is_object(object))
-        return tw_error_set(error, TW_INVALID, "instruments: \"%.64s\" is not SYMBOL: {...}", symbol);
+        return tw_error_set(error, TW_INVALID, "instruments: \"%.64s\" is not SYMBOL: {...}",
+                            symbol);
     memcpy(instrument.symbol, symbol, strlen(symbol));
     for (int i = 0; i < INSTRUMENT_KEYS; i++) {
         const json_t *value = json_object_get(object, instrument_keys[i].key);
@@ -204,10 +211,11 @@ static tw_status instrument_read(const char *symbol, const json_t *object,
         known++;
     }
     if (known != json_object_size(object))
-        return tw_error_set(error, TW_INVALID,
-                            "instruments: %s has an unknown key, known are min, step, max, contract, "
-                            "tick, min_notional, stops, freeze",
-                            symbol);
+        return tw_error_set(
+            error, TW_INVALID,
+            "instruments: %s has an unknown key, known are min, step, max, contract, "
+            "tick, min_notional, stops, freeze",
+            symbol);
     const struct instrument_fault *wrong = instrument_check(&instrument);
     if (wrong != NULL)
         return tw_error_set(error, TW_INVALID, "instruments: %s %s: %s", symbol, wrong->field,
@@ -307,9 +315,9 @@ tw_status quotes_parse(const char *json, struct quote **ret_quotes, size_t *ret_
             !span_copy(span_of(symbol), quotes[n].symbol, sizeof(quotes[n].symbol)) ||
             !json_is_string(value) ||
             !quote_sides_parse(json_string_value(value), &quotes[n].bid, &quotes[n].ask)) {
-            status = tw_error_set(error, TW_INVALID,
-                                  "quotes: %.64s is not \"BID/ASK\", both above 0, bid not above ask",
-                                  symbol);
+            status = tw_error_set(
+                error, TW_INVALID,
+                "quotes: %.64s is not \"BID/ASK\", both above 0, bid not above ask", symbol);
             goto done;
         }
         n++;

@@ -1,6 +1,6 @@
 /* instruments.h - what can be traded at a paper account.
  *
- * A sorted table: the built-in one, shared by every account that names none, or the account's own. */
+ * A sorted table: the built-in one, shared by all accounts that name none, or the account's own. */
 #ifndef PAPER_INSTRUMENTS_H
 #define PAPER_INSTRUMENTS_H
 

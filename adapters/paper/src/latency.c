@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SAMPLE_NS_MAX (60 * TW_NS_PER_S)
-#define SIGMA_MAX (5 * TW_DECIMAL_ONE)
+#define SIGMA_MAX     (5 * TW_DECIMAL_ONE)
 enum { TEXT_CHARS_MAX = 64 };
 
 /* Fitted to published figures of real venues (README.md); only how long, not what they answer. */
@@ -31,8 +31,8 @@ static bool sigma_parse(struct span span, double *ret)
 {
     char text[TW_DECIMAL_TEXT_BYTES];
     tw_decimal sigma;
-    if (span.size == 0 || !span_copy(span, text, sizeof(text)) ||
-        !tw_decimal_parse(text, &sigma) || sigma < 0 || sigma > SIGMA_MAX)
+    if (span.size == 0 || !span_copy(span, text, sizeof(text)) || !tw_decimal_parse(text, &sigma) ||
+        sigma < 0 || sigma > SIGMA_MAX)
         return false;
     *ret = (double)sigma / (double)TW_DECIMAL_ONE;
     return true;
@@ -59,11 +59,12 @@ tw_status latency_parse(const char *text, struct latency *ret, struct tw_error *
                sigma_parse(sigma, &latency.sigma)) {
         latency.model = LATENCY_LOGNORMAL;
     } else {
-        return tw_error_set(error, TW_INVALID,
-                            "latency is \"%.64s\", expected constant:TIME, lognormal:TIME:SIGMA or one of "
-                            "zero, mt4-lib, mt5-vps, mt-remote, ctrader, fix-lastlook, fix-exchange, "
-                            "crypto",
-                            text);
+        return tw_error_set(
+            error, TW_INVALID,
+            "latency is \"%.64s\", expected constant:TIME, lognormal:TIME:SIGMA or one of "
+            "zero, mt4-lib, mt5-vps, mt-remote, ctrader, fix-lastlook, fix-exchange, "
+            "crypto",
+            text);
     }
     *ret = latency;
     return TW_OK;

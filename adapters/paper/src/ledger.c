@@ -37,7 +37,7 @@ struct ledger {
     pthread_mutex_t lock; /* guards everything below */
     int fd;
     uint64_t segment, size_bytes, sealed_at_bytes;
-    bool is_broken;     /* a failed write could not be taken back */
+    bool is_broken; /* a failed write could not be taken back */
     bool is_compacting;
     bool has_compactor; /* a thread to be joined */
     pthread_t compactor;
@@ -393,7 +393,8 @@ tw_status ledger_keep_entry(struct ledger *ledger, const struct account *account
     struct record_writer writer;
     record_begin(&writer, bytes, sizeof(bytes));
     put_number(&writer, entry->n_positions | (entry->has_pending ? HAS_PENDING : 0) |
-                            (entry->has_deal ? HAS_DEAL : 0) | (entry->has_answer ? HAS_ANSWER : 0));
+                            (entry->has_deal ? HAS_DEAL : 0) |
+                            (entry->has_answer ? HAS_ANSWER : 0));
     put_signed(&writer, entry->line.balance);
     put_number(&writer, entry->line.next_ticket);
     put_number(&writer, entry->line.calls);
@@ -441,9 +442,12 @@ static void read_entry(struct account *account, struct record_reader *body)
 typedef void read_fn(struct account *account, struct record_reader *body);
 
 static read_fn *const read_by_type[] = {
-    [RECORD_ACCOUNT] = read_account,         [RECORD_STATE] = read_state,
-    [RECORD_INSTRUMENTS] = read_instruments, [RECORD_INSTRUMENT] = read_instrument,
-    [RECORD_QUOTE] = read_quote,             [RECORD_ENTRY] = read_entry,
+    [RECORD_ACCOUNT] = read_account,
+    [RECORD_STATE] = read_state,
+    [RECORD_INSTRUMENTS] = read_instruments,
+    [RECORD_INSTRUMENT] = read_instrument,
+    [RECORD_QUOTE] = read_quote,
+    [RECORD_ENTRY] = read_entry,
 };
 
 /* ---- The way back. ---- */
@@ -498,7 +502,7 @@ static bool replay_record(struct replay *replay, struct record *record)
     return !record->body.is_bad;
 }
 
-/* Is there a whole record anywhere behind this place? Then what is here is damage, not a torn tail. */
+/* Is there a whole record anywhere behind this place? Then this is damage, not a torn tail. */
 static bool has_record_behind(const uint8_t *at, const uint8_t *end)
 {
     struct record record;
@@ -548,7 +552,8 @@ static void image_close(struct image *image)
     munmap(map, image->size);
 }
 
-/* Reads one segment. *ret_size: up to where it is good; a torn tail is allowed in the last one only. */
+/* Reads one segment. *ret_size: up to where it is good; a torn tail is allowed in the last one
+ * only. */
 static tw_status replay_segment(struct replay *replay, const char *name, bool is_last,
                                 uint64_t *ret_size, struct tw_error *error)
 {
@@ -641,8 +646,8 @@ static tw_status replay_range(const struct ledger *ledger, struct paper *paper, 
     char name[4160];
     for (uint64_t segment = range.first; segment <= range.last && status == TW_OK; segment++) {
         segment_name(ledger, segment, "", name);
-        status = replay_segment(&replay, name, is_open_ended && segment == range.last, ret_size,
-                                error);
+        status =
+            replay_segment(&replay, name, is_open_ended && segment == range.last, ret_size, error);
     }
     free(replay.by_number);
     return status;
@@ -729,7 +734,7 @@ static void paper_shadow_clear(struct paper *shadow)
     pthread_mutex_destroy(&shadow->accounts_lock);
 }
 
-/* Writes what the segments of range hold in place of the last of them. *ret_size: of the snapshot. */
+/* Writes what the segments of range hold in place of the last of them. *ret_size: its size. */
 static tw_status compact(const struct ledger *ledger, struct range range, uint64_t *ret_size)
 {
     struct paper shadow = {0};
@@ -741,7 +746,8 @@ static tw_status compact(const struct ledger *ledger, struct range range, uint64
     segment_name(ledger, range.last, ".new", name);
     segment_name(ledger, range.last, "", final);
     into.fd = open(name, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    tw_status status = into.fd < 0 ? TW_IO : replay_range(ledger, &shadow, range, false, &size, NULL);
+    tw_status status =
+        into.fd < 0 ? TW_IO : replay_range(ledger, &shadow, range, false, &size, NULL);
     if (status == TW_OK)
         status = snapshot_write(&into, &shadow);
     if (status == TW_OK && (fsync(into.fd) != 0 || rename(name, final) != 0))
@@ -815,8 +821,7 @@ static void segment_seal(struct ledger *ledger)
     ledger->segment++;
     ledger->size_bytes = 0;
     ledger->is_compacting = true;
-    ledger->has_compactor =
-        pthread_create(&ledger->compactor, NULL, compactor_main, ledger) == 0;
+    ledger->has_compactor = pthread_create(&ledger->compactor, NULL, compactor_main, ledger) == 0;
     ledger->is_compacting = ledger->has_compactor;
 }
 
@@ -830,8 +835,8 @@ static tw_status directory_lock(struct ledger *ledger, struct tw_error *error)
     if (ledger->lock_fd < 0)
         return tw_error_set(error, TW_IO, "%s: %s", name, strerror(errno));
     if (flock(ledger->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return tw_error_set(error, TW_IO, "%s is held by another process: the ledger has one writer",
-                            name);
+        return tw_error_set(error, TW_IO,
+                            "%s is held by another process: the ledger has one writer", name);
     return TW_OK;
 }
 

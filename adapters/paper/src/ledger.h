@@ -4,8 +4,8 @@
  *     ledger.000008   what happened since, record after record
  *
  * Every record is one write(2) with a checksum. What has been written survives the end of the
- * process, also by SIGKILL, because the kernel has it; it is not synced to the disk one by one, so a
- * power loss may take the last moments of this make-believe broker with it (README.md says why).
+ * process, also by SIGKILL, because the kernel has it; it is not synced to the disk one by one, so
+ * a power loss may take the last moments of this make-believe broker with it (README.md says why).
  *
  * Thread: any; the ledger's own lock is taken last, for one write. All "keep" functions: the caller
  * holds the account's lock, which is what puts an account's records in order. */
@@ -15,7 +15,8 @@
 #include "account.h"
 
 /* Opens or makes the ledger in state_dir and brings back what it tells into paper->accounts.
- * Thread: main.  Fails: TW_IO (another process has it; damage: file and offset in error), TW_NO_MEMORY. */
+ * Thread: main.  Fails: TW_IO (another process has it; damage: file and offset in error),
+ * TW_NO_MEMORY. */
 TW_MUST_CHECK tw_status ledger_open(const char *state_dir, struct paper *paper,
                                     struct ledger **ret_ledger, struct tw_error *error);
 void ledger_close(struct ledger *ledger);

@@ -109,8 +109,8 @@ static void paper_close(void *adapter)
 
 /* ---- Sessions. ---- */
 
-static tw_status paper_check(void *adapter, const struct tw_session_options *options,
-                             char *ret_key, struct tw_error *error)
+static tw_status paper_check(void *adapter, const struct tw_session_options *options, char *ret_key,
+                             struct tw_error *error)
 {
     const struct paper *paper = adapter;
     struct settings settings;
@@ -132,7 +132,8 @@ static void capabilities_from(const struct settings *settings, struct tw_capabil
         .not_found_is_final = true,
         .reduce_only = true,
         .max_parallel = PARALLEL_MAX,
-        .call_timeout_ms = (uint32_t)((settings->call_timeout_ns + TW_NS_PER_MS - 1) / TW_NS_PER_MS),
+        .call_timeout_ms =
+            (uint32_t)((settings->call_timeout_ns + TW_NS_PER_MS - 1) / TW_NS_PER_MS),
         .settle_ms = (uint32_t)((settings->settle_ns + TW_NS_PER_MS - 1) / TW_NS_PER_MS),
     };
 }
@@ -152,10 +153,10 @@ static tw_status session_attach(struct session *session, struct settings *settin
 {
     struct account *account = session->account;
     pthread_mutex_lock(&account->lock);
-    tw_status status = account->session != NULL
-                           ? tw_error_set(error, TW_EXISTS, "%s has a session already",
-                                          account->follower_id)
-                           : account_settle(account, settings, error);
+    tw_status status =
+        account->session != NULL
+            ? tw_error_set(error, TW_EXISTS, "%s has a session already", account->follower_id)
+            : account_settle(account, settings, error);
     if (status == TW_OK) {
         account->session = session;
         account_house_keep(account);

@@ -56,8 +56,7 @@ bool record_end(struct record_writer *writer, uint32_t account, uint8_t type)
     word_write(writer->bytes + AT_SIZE, (uint32_t)(writer->n - RECORD_HEAD_BYTES));
     word_write(writer->bytes + AT_ACCOUNT, account);
     writer->bytes[AT_TYPE] = type;
-    word_write(writer->bytes + AT_CRC,
-               crc32c(writer->bytes + AT_ACCOUNT, writer->n - AT_ACCOUNT));
+    word_write(writer->bytes + AT_CRC, crc32c(writer->bytes + AT_ACCOUNT, writer->n - AT_ACCOUNT));
     return true;
 }
 

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RECORD_MAGIC UINT32_C(0x4c505754) /* "TWPL" */
-#define RECORD_HEAD_BYTES 17u
+#define RECORD_MAGIC          UINT32_C(0x4c505754) /* "TWPL" */
+#define RECORD_HEAD_BYTES     17u
 #define RECORD_BODY_BYTES_MAX (4u * 1024u * 1024u)
 
 struct record_writer {
@@ -38,8 +38,8 @@ void record_begin(struct record_writer *writer, void *bytes, size_t cap);
 /* Fills in the head. False when the body did not fit. */
 bool record_end(struct record_writer *writer, uint32_t account, uint8_t type);
 
-/* The record at *at, and *at moved behind it. False, with nothing changed: the bytes up to end do not
- * begin with a whole, undamaged record. */
+/* The record at *at, and *at moved behind it. False, with nothing changed: the bytes up to end do
+ * not begin with a whole, undamaged record. */
 bool record_next(const uint8_t **at, const uint8_t *end, struct record *ret);
 
 void put_number(struct record_writer *writer, uint64_t value);

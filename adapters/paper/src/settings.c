@@ -24,7 +24,8 @@ static tw_status duration(const char *key, const char *value, int64_t *ret, stru
     int64_t ns;
     if (!span_duration(span_of(value), &ns) || ns <= 0)
         return tw_error_set(error, TW_INVALID,
-                            "%s is \"%.64s\", expected a time like 500ms or 2s, above 0", key, value);
+                            "%s is \"%.64s\", expected a time like 500ms or 2s, above 0", key,
+                            value);
     *ret = ns;
     return TW_OK;
 }
@@ -39,8 +40,8 @@ static tw_status read_balance(struct settings *settings, const char *value, stru
 {
     tw_decimal balance;
     if (!tw_decimal_parse(value, &balance) || balance == TW_DECIMAL_UNSET || balance < 0)
-        return tw_error_set(error, TW_INVALID, "balance is \"%.64s\", expected a decimal, not below 0",
-                            value);
+        return tw_error_set(error, TW_INVALID,
+                            "balance is \"%.64s\", expected a decimal, not below 0", value);
     settings->balance = balance;
     return TW_OK;
 }
@@ -64,7 +65,8 @@ static tw_status read_leverage(struct settings *settings, const char *value, str
     uint64_t leverage;
     if (!span_number(span_of(value), 100000, &leverage) || leverage == 0)
         return tw_error_set(error, TW_INVALID,
-                            "leverage is \"%.64s\", expected a whole number from 1 to 100000", value);
+                            "leverage is \"%.64s\", expected a whole number from 1 to 100000",
+                            value);
     settings->leverage = (uint32_t)leverage;
     return TW_OK;
 }
@@ -73,7 +75,8 @@ static tw_status read_seed(struct settings *settings, const char *value, struct 
 {
     settings->has_seed = true;
     if (!span_number(span_of(value), UINT64_MAX, &settings->seed))
-        return tw_error_set(error, TW_INVALID, "seed is \"%.64s\", expected at most 18 digits", value);
+        return tw_error_set(error, TW_INVALID, "seed is \"%.64s\", expected at most 18 digits",
+                            value);
     return TW_OK;
 }
 
@@ -125,7 +128,8 @@ static tw_status read_faults(struct settings *settings, const char *value, struc
     return faults_parse(value, &settings->faults, error);
 }
 
-static tw_status read_remainder(struct settings *settings, const char *value, struct tw_error *error)
+static tw_status read_remainder(struct settings *settings, const char *value,
+                                struct tw_error *error)
 {
     return one_of_two("remainder", value, "same_ticket", "new_ticket",
                       &settings->remainder_new_ticket, error);
@@ -135,12 +139,18 @@ static const struct {
     const char *key;
     setting_fn *read;
 } keys[] = {
-    {"account_mode", read_account_mode}, {"balance", read_balance},
-    {"call_timeout", read_call_timeout}, {"currency", read_currency},
-    {"faults", read_faults},             {"instruments", read_instruments},
-    {"latency", read_latency},           {"leverage", read_leverage},
-    {"nonblocking", read_nonblocking},   {"quotes", read_quotes},
-    {"remainder", read_remainder},       {"seed", read_seed},
+    {"account_mode", read_account_mode},
+    {"balance", read_balance},
+    {"call_timeout", read_call_timeout},
+    {"currency", read_currency},
+    {"faults", read_faults},
+    {"instruments", read_instruments},
+    {"latency", read_latency},
+    {"leverage", read_leverage},
+    {"nonblocking", read_nonblocking},
+    {"quotes", read_quotes},
+    {"remainder", read_remainder},
+    {"seed", read_seed},
     {"settle", read_settle},
 };
 enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
@@ -150,8 +160,8 @@ static tw_status unknown_key(const char *key, struct tw_error *error)
     char known[256];
     size_t used = 0;
     for (int i = 0; i < KEYS; i++) {
-        int more = snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : ", ",
-                            keys[i].key);
+        int more =
+            snprintf(known + used, sizeof(known) - used, "%s%s", i == 0 ? "" : ", ", keys[i].key);
         used += (size_t)more;
     }
     return tw_error_set(error, TW_INVALID, "a paper account has no setting \"%.64s\"; it knows %s",
@@ -188,7 +198,8 @@ tw_status settings_read(const struct tw_session_options *options, struct setting
         }
     }
     if (!ret->has_seed)
-        ret->seed = text_hash(options->follower_id); /* the same every time, another for each account */
+        ret->seed =
+            text_hash(options->follower_id); /* the same every time, another for each account */
     if (ret->instruments.list == NULL)
         ret->instruments = instruments_builtin();
     return TW_OK;

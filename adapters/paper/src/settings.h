@@ -23,8 +23,8 @@ struct settings {
     struct quote *quotes;
     size_t n_quotes;
 
-    /* What Configure can change is taken from here only when the text is another one than last time:
-     * the broker's state outlives the server. */
+    /* What Configure can change is taken from here only when the text is another one than last
+     * time: the broker's state outlives the server. */
     uint64_t latency_hash, faults_hash, instruments_hash, quotes_hash;
     const char *faults_text, *latency_text; /* point into the options */
 };
@@ -32,8 +32,9 @@ struct settings {
 /* Reads every key; what is not named has its default. *ret is cleared by settings_clear(), also
  * after a failure.
  * Fails: TW_INVALID with the key in ret_key and words in error; TW_NO_MEMORY. Thread: any. */
-TW_MUST_CHECK tw_status settings_read(const struct tw_session_options *options, struct settings *ret,
-                                      char ret_key[SETTING_KEY_BYTES], struct tw_error *error);
+TW_MUST_CHECK tw_status settings_read(const struct tw_session_options *options,
+                                      struct settings *ret, char ret_key[SETTING_KEY_BYTES],
+                                      struct tw_error *error);
 void settings_clear(struct settings *settings);
 
 #endif

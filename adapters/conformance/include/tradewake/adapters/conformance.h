@@ -1,11 +1,11 @@
 /* conformance.h - the promises of adapter.h as tests. An adapter joins with one line:
  *
- *     static const struct adapter_under_test paper = {.ops = &tw_adapter_paper, .symbol = "EURUSD", ...};
+ *     static const struct adapter_under_test paper = {.ops = &tw_adapter_paper, ...};
  *     ADAPTER_CONFORMANCE_TESTS(paper, &paper)
  *
- * Each promise becomes a Criterion test named paper_conformance/PROMISE. What an adapter cannot do it
- * says in its capabilities; what its broker cannot be made to do is left out of the struct below. A
- * promise that needs it is then skipped by name, never silently left out.
+ * Each promise becomes a Criterion test named paper_conformance/PROMISE. What an adapter cannot do
+ * it says in its capabilities; what its broker cannot be made to do is left out of the struct
+ * below. A promise that needs it is then skipped by name, never silently left out.
  *
  * Blocking sessions are called on the test's threads, non-blocking ones on a reactor. */
 #ifndef TW_ADAPTERS_CONFORMANCE_H
@@ -31,12 +31,12 @@ struct adapter_under_test {
     const char *limit_price;             /* a buy limit there does not fill by itself */
 
     /* Make the broker misbehave at the first open; empty = it cannot be made to. */
-    struct conformance_settings reply_lost;   /* executed, and the answer never comes */
-    struct conformance_settings call_lost;    /* not executed, and no answer comes */
-    struct conformance_settings answer_late;  /* answered after the time-out, executed or not */
-    struct conformance_settings refused;      /* final: not executed */
+    struct conformance_settings reply_lost;      /* executed, and the answer never comes */
+    struct conformance_settings call_lost;       /* not executed, and no answer comes */
+    struct conformance_settings answer_late;     /* answered after the time-out, executed or not */
+    struct conformance_settings refused;         /* final: not executed */
     struct conformance_settings connection_lost; /* executed, and the connection drops */
-    struct conformance_settings slow;         /* a call takes about 100 ms */
+    struct conformance_settings slow;            /* a call takes about 100 ms */
 };
 
 /* clang-format off */
@@ -67,17 +67,17 @@ struct adapter_under_test {
     X(name, under_test, nobody_is_told_anything_after_the_close)
 /* clang-format on */
 
-#define ADAPTER_CONFORMANCE_DECLARE_(name, under_test, promise)                                     \
+#define ADAPTER_CONFORMANCE_DECLARE_(name, under_test, promise)                                    \
     void conformance_##promise(const struct adapter_under_test *under_test);
 ADAPTER_CONFORMANCE_MAP(ADAPTER_CONFORMANCE_DECLARE_, unused, under_test)
 
-#define ADAPTER_CONFORMANCE_TEST_(name, under_test, promise)                                        \
-    Test(name##_conformance, promise, .timeout = 30)                                                \
-    {                                                                                               \
-        conformance_##promise(under_test);                                                          \
+#define ADAPTER_CONFORMANCE_TEST_(name, under_test, promise)                                       \
+    Test(name##_conformance, promise, .timeout = 30)                                               \
+    {                                                                                              \
+        conformance_##promise(under_test);                                                         \
     }
 
-#define ADAPTER_CONFORMANCE_TESTS(name, under_test)                                                 \
+#define ADAPTER_CONFORMANCE_TESTS(name, under_test)                                                \
     ADAPTER_CONFORMANCE_MAP(ADAPTER_CONFORMANCE_TEST_, name, under_test)
 
 #endif

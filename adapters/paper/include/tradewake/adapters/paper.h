@@ -44,7 +44,11 @@ struct tw_paper_quote {
     tw_decimal bid, ask; /* above 0, bid not above ask */
 };
 
-enum tw_paper_connection { TW_PAPER_CONNECTION_KEEP, TW_PAPER_CONNECTION_UP, TW_PAPER_CONNECTION_DOWN };
+enum tw_paper_connection {
+    TW_PAPER_CONNECTION_KEEP,
+    TW_PAPER_CONNECTION_UP,
+    TW_PAPER_CONNECTION_DOWN
+};
 
 /* What changes; {0} changes nothing. */
 struct tw_paper_change {
@@ -74,12 +78,11 @@ TW_MUST_CHECK tw_status tw_paper_configure(void *adapter, const char *follower_i
 /* What the account's owner does in another terminal: order is an OPEN, CLOSE (by position_id),
  * PLACE or CANCEL, without a client order id. No latency, no faults, no market hours.
  * *ret_id: the position, or the order of a PLACE; "" when nothing is left of it.
- * Fails: TW_NOT_FOUND (account, position, order), TW_REFUSED (the broker's why in error), TW_BUSY (the
- *        ledger cannot be written). */
+ * Fails: TW_NOT_FOUND (account, position, order), TW_REFUSED (the broker's why in error), TW_BUSY
+ * (the ledger cannot be written). */
 TW_MUST_CHECK tw_status tw_paper_act(void *adapter, const char *follower_id,
-                                     const struct tw_order *order,
-                                     char ret_id[TW_BROKER_ID_BYTES], tw_reason *ret_reason,
-                                     struct tw_error *error);
+                                     const struct tw_order *order, char ret_id[TW_BROKER_ID_BYTES],
+                                     tw_reason *ret_reason, struct tw_error *error);
 
 /* amount below 0 is a withdrawal. Fails: TW_NOT_FOUND, TW_INVALID (it does not fit), TW_IO. */
 TW_MUST_CHECK tw_status tw_paper_deposit(void *adapter, const char *follower_id, tw_decimal amount);
