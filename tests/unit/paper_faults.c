@@ -274,8 +274,9 @@ Test(paper_faults, a_cut_connection_stays_cut_until_it_is_up_again)
 }
 
 struct cut {
+    const char *name;
+    bool after_arrival, is_mended; /* mended: it is up again long before the answer */
     struct desk *desk;
-    bool after_arrival;
 };
 
 /* Cuts the line once the call has left, or once it has been executed. */
@@ -291,15 +292,24 @@ static void *cut_main(void *arg)
     if (!cut->after_arrival)
         nanosleep(&moment, NULL); /* too early is harmless for the test: then nothing was sent */
     desk_change(cut->desk, (struct tw_paper_change){.connection = TW_PAPER_CONNECTION_DOWN});
+    if (cut->is_mended)
+        desk_change(cut->desk, (struct tw_paper_change){.connection = TW_PAPER_CONNECTION_UP});
     return NULL;
 }
 
+static const struct cut cuts[] = {
+    {"before it arrived", false, false, NULL},
+    {"after it arrived", true, false, NULL},
+    {"after it arrived, and mended", true, true, NULL},
+};
+
 Test(paper_faults, a_call_that_is_out_when_the_line_is_cut_is_ambiguous)
 {
-    for (int after_arrival = 0; after_arrival < 2; after_arrival++) {
+    for (size_t i = 0; i < COUNT(cuts); i++) {
         struct desk desk;
         pthread_t cutter;
-        struct cut cut = {&desk, after_arrival};
+        struct cut cut = cuts[i];
+        cut.desk = &desk;
         desk_open(&desk, "latency=constant:300ms;" QUOTES);
         cr_assert_eq(pthread_create(&cutter, NULL, cut_main, &cut), 0);
 
@@ -308,10 +318,11 @@ Test(paper_faults, a_call_that_is_out_when_the_line_is_cut_is_ambiguous)
 
         struct tw_paper_book book = desk_book(&desk);
         if (!ack.not_sent) {
-            cr_expect_eq(ack.outcome, TW_OUTCOME_AMBIGUOUS, "outcome %d", ack.outcome);
-            cr_expect_eq(ack.reason, REASON(NO_CONNECTION), "reason %d", ack.reason);
+            cr_expect_eq(ack.outcome, TW_OUTCOME_AMBIGUOUS, "%s: outcome %d", cut.name,
+                         ack.outcome);
+            cr_expect_eq(ack.reason, REASON(NO_CONNECTION), "%s: reason %d", cut.name, ack.reason);
         }
-        cr_expect_eq(book.n_deals, (size_t)after_arrival);
+        cr_expect_eq(book.n_deals, cut.after_arrival ? 1 : 0, "%s", cut.name);
         tw_paper_book_clear(&book);
         desk_close(&desk);
     }
