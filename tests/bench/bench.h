@@ -1,0 +1,53 @@
+/* bench.h - what the commands of tradewake-bench share: options, figures, the machine, the output.
+ *
+ * Figures are medians over rounds of what each round gave. Floating point is fine here: nothing of it
+ * is money. */
+#ifndef TESTS_BENCH_BENCH_H
+#define TESTS_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct bench_options {
+    uint32_t closes, followers, rounds, threads;
+    int64_t answer_ns;
+    const char *pools; /* comma-separated; NULL = all */
+    bool json, realtime, pinned;
+};
+
+int bench_burst(const struct bench_options *options);
+int bench_ready_cost(const struct bench_options *options);
+
+/* ---- figures ---- */
+
+/* The value below which `per_mille` of the n sorted values are. */
+double figure_at(const double *sorted, size_t n, unsigned per_mille);
+void figures_sort(double *values, size_t n);
+/* Sorts, and returns the one in the middle. */
+double figure_median(double *values, size_t n);
+
+struct times {
+    double p50, p95, p99, max; /* ms */
+};
+struct times times_of(double *values_ms, size_t n);
+void times_json(FILE *to, const char *name, const struct times *times);
+
+/* ---- the machine ---- */
+
+struct machine {
+    char model[96], kernel[96];
+    uint32_t cores, mhz;
+    uint64_t memory_mib;
+    bool realtime_allowed;
+    uint64_t threads_limit; /* RLIMIT_NPROC; 0 = none */
+};
+void machine_look(struct machine *ret);
+void machine_json(FILE *to, const struct machine *machine);
+void machine_print(FILE *to, const struct machine *machine);
+
+/* A bar on a terminal's stderr while a long run goes on; nothing elsewhere. */
+void progress(const char *what, uint32_t done, uint32_t all);
+
+#endif

@@ -1,0 +1,142 @@
+/* tradewake-bench - the executor against everything else, on this machine. */
+#include "bench.h"
+
+#include <tradewake/base/clock.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct command {
+    const char *name, *about;
+    int (*run)(const struct bench_options *options);
+};
+
+static const struct command commands[] = {
+    {"burst", "closes x followers calls at once over each pool", bench_burst},
+    {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+enum kind { NUMBER, DURATION, TEXT, SWITCH, WITHOUT };
+
+struct option {
+    const char *name, *about;
+    enum kind kind;
+    size_t offset;
+};
+
+#define AT(member) offsetof(struct bench_options, member)
+static const struct option options_table[] = {
+    {"--closes", "events of a burst (27)", NUMBER, AT(closes)},
+    {"--followers", "copies of each event (30)", NUMBER, AT(followers)},
+    {"--answer", "how long each call is blocked (130ms)", DURATION, AT(answer_ns)},
+    {"--pools", "floor,tradewake,growing,thread-per-call,condvar,glib,libuv; also wake", TEXT, AT(pools)},
+    {"--rounds", "pools take turns within each (15)", NUMBER, AT(rounds)},
+    {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},
+    {"--no-realtime", "ordinary leaders, also where real-time ones are allowed", WITHOUT, AT(realtime)},
+    {"--no-pin", "workers anywhere in the affinity mask", WITHOUT, AT(pinned)},
+    {"--json", "one object instead of a table", SWITCH, AT(json)},
+};
+enum { OPTIONS = sizeof options_table / sizeof options_table[0] };
+
+static int usage(FILE *to)
+{
+    fprintf(to, "tradewake-bench COMMAND [OPTION...]\n\n");
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-14s %s\n", commands[i].name, commands[i].about);
+    fprintf(to, "\n");
+    for (size_t i = 0; i < OPTIONS; i++)
+        fprintf(to, "  %-14s %s\n", options_table[i].name, options_table[i].about);
+    return to == stdout ? 0 : 2;
+}
+
+/* "130ms", "50us", "1s"; false for anything else. */
+static bool duration_parse(const char *text, int64_t *ret_ns)
+{
+    static const struct {
+        const char *unit;
+        int64_t ns;
+    } units[] = {{"ns", 1}, {"us", TW_NS_PER_US}, {"ms", TW_NS_PER_MS}, {"s", TW_NS_PER_S}};
+    char *rest;
+    errno = 0;
+    long long value = strtoll(text, &rest, 10);
+    if (rest == text || errno != 0 || value < 0 || value > 1000000000)
+        return false;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(rest, units[i].unit) == 0) {
+            *ret_ns = value * units[i].ns;
+            return true;
+        }
+    return false;
+}
+
+static bool number_parse(const char *text, uint32_t *ret)
+{
+    char *rest;
+    unsigned long value = strtoul(text, &rest, 10);
+    if (rest == text || *rest != '\0' || text[0] == '-' || value == 0 || value > 1000000)
+        return false;
+    *ret = (uint32_t)value;
+    return true;
+}
+
+static bool option_read(const struct option *option, const char *value, struct bench_options *options)
+{
+    void *at = (char *)options + option->offset;
+    switch (option->kind) {
+    case NUMBER:
+        return number_parse(value, at);
+    case DURATION:
+        return duration_parse(value, at);
+    case TEXT:
+        *(const char **)at = value;
+        return true;
+    case SWITCH:
+        *(bool *)at = true;
+        return true;
+    case WITHOUT:
+        *(bool *)at = false;
+        return true;
+    }
+    return false;
+}
+
+static bool options_read(int argc, char **argv, struct bench_options *options)
+{
+    for (int i = 2; i < argc; i++) {
+        const struct option *option = NULL;
+        for (size_t o = 0; o < OPTIONS && option == NULL; o++)
+            if (strcmp(argv[i], options_table[o].name) == 0)
+                option = &options_table[o];
+        if (option == NULL) {
+            fprintf(stderr, "there is no option \"%s\"\n", argv[i]);
+            return false;
+        }
+        bool has_value = option->kind < SWITCH;
+        const char *value = has_value && i + 1 < argc ? argv[i + 1] : "";
+        if (!option_read(option, value, options)) {
+            fprintf(stderr, "%s is \"%s\", expected: %s\n", option->name, value, option->about);
+            return false;
+        }
+        i += has_value;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options = {.closes = 27,
+                                    .followers = 30,
+                                    .rounds = 15,
+                                    .threads = 1024,
+                                    .answer_ns = 130 * TW_NS_PER_MS,
+                                    .realtime = true,
+                                    .pinned = true};
+    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+        return usage(stdout);
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (argc > 1 && strcmp(argv[1], commands[i].name) == 0)
+            return options_read(argc, argv, &options) ? commands[i].run(&options) : 2;
+    return usage(stderr);
+}
