@@ -826,9 +826,14 @@ static void apply_stops(struct tw_leg *leg, const struct tw_order *order)
 
 /* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
  * netting account, a cancel or late stops is not what the copy is. */
-static void apply(struct tw_copy *copy, const struct tw_order *order, const struct tw_ack *ack)
+static void apply(struct tw_copy *copy, const struct flight *flight)
 {
     struct tw_leg *leg = copy->leg;
+    const struct tw_order *order = &flight->call.order;
+    const struct tw_ack *ack = &flight->call.ack;
+    /* In an answer "not found" means that the position is gone; in a look-up, that the order has not
+     * been seen: that says nothing of the position. */
+    bool is_gone = ack->outcome == TW_OUTCOME_NOT_FOUND && flight->phase == PHASE_CALL;
     bool executed = ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_PARTIAL;
     bool holds = executed || ack->outcome == TW_OUTCOME_NO_CHANGE;
     bool is_trade = order->op == TW_OP_OPEN || order->op == TW_OP_CLOSE || order->op == TW_OP_PLACE;
@@ -842,7 +847,7 @@ static void apply(struct tw_copy *copy, const struct tw_order *order, const stru
     case TW_OP_MODIFY:
         if (holds)
             apply_stops(leg, order);
-        else if (ack->outcome == TW_OUTCOME_NOT_FOUND)
+        else if (is_gone)
             leg_close(leg);
         return;
     case TW_OP_MODIFY_ORDER:
@@ -859,7 +864,7 @@ static void apply(struct tw_copy *copy, const struct tw_order *order, const stru
         apply_place(copy, ack);
     else if (!is_opening && executed)
         apply_close(copy, ack);
-    else if (!is_opening && ack->outcome == TW_OUTCOME_NOT_FOUND && !leg->slot->caps.netting)
+    else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_close(leg);
 }
 
@@ -1015,7 +1020,7 @@ static void land(struct flight *flight)
     if (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND)
         tell_keep(copy, ack);
     struct tw_verdict verdict = judge(copy, flight, now_mono_ns);
-    apply(copy, &flight->call.order, ack);
+    apply(copy, flight);
     follow(copy, flight, &verdict);
     pthread_mutex_unlock(&slot->mutex);
 
