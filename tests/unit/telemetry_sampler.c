@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -209,6 +210,54 @@ Test(sampler, a_parked_sampler_is_woken_by_the_next_sample)
         while (atomic_load(&subject.references) != 0) /* read, without asking it anything */
             sched_yield();
     }
+    tw_sampler_stop(sampler);
+}
+
+/* The sampler asks for the time between its last look at the rings and parking: there the next sample
+ * is put, by a worker that does not see it parked yet. */
+int64_t __real_tw_mono_ns(void);
+int64_t __wrap_tw_mono_ns(void);
+static _Atomic(struct tw_sampler *) about_to_park;
+static struct subject late_subject;
+
+/* The longest nap asks for the time once; the round that follows asks once, and parks if it has
+ * found nothing. */
+static bool is_parking_next(const struct tw_sampler *sampler)
+{
+    static uint64_t samples;
+    static unsigned calls;
+    if (samples != sampler->totals.samples || sampler->nap_ns != 8 * TW_NS_PER_MS)
+        calls = 0;
+    else
+        calls++;
+    samples = sampler->totals.samples;
+    return calls == 2;
+}
+
+int64_t __wrap_tw_mono_ns(void)
+{
+    struct tw_sampler *sampler = atomic_load(&about_to_park);
+    if (sampler != NULL && pthread_equal(pthread_self(), sampler->thread) &&
+        is_parking_next(sampler)) {
+        cr_assert_eq(atomic_load(&sampler->parked), 0);
+        atomic_store(&about_to_park, NULL); /* once */
+        (void)put_one(sampler, &late_subject, 1000);
+    }
+    return __real_tw_mono_ns();
+}
+
+Test(sampler, a_sample_put_just_before_it_parks_is_read)
+{
+    struct tw_sampler *sampler = sampler_begin();
+    subject_init(&late_subject, "M1", "F1");
+
+    for (uint64_t round = 1; round <= 3; round++) {
+        atomic_store(&about_to_park, sampler);
+        cr_assert(put_one(sampler, &late_subject, 1000)); /* wakes it, so that it parks anew */
+        while (atomic_load(&about_to_park) != NULL || atomic_load(&late_subject.references) != 0)
+            sched_yield();
+    }
+    cr_expect_eq(totals_now(sampler).samples, 6);
     tw_sampler_stop(sampler);
 }
 

@@ -263,7 +263,7 @@ Test(service, a_full_batch_goes_at_once_and_the_rest_after_the_delay)
     request.max_delay = &delay;
     watch_begin(&call, &request);
 
-    put(10);
+    put(8);
     for (unsigned i = 0; i < 2; i++) {
         Tradewake__V1__WatchOwnTimeResponse *response = own_time_next(&call);
         cr_assert_eq(response->payload_case, TRADEWAKE__V1__WATCH_OWN_TIME_RESPONSE__PAYLOAD_BATCH);
@@ -271,6 +271,7 @@ Test(service, a_full_batch_goes_at_once_and_the_rest_after_the_delay)
         cr_expect_eq(response->batch->n_samples, 4);
         own_time_free(response);
     }
+    put(2);
     call_go_on(&call);
     cr_expect_eq(call.written, 3, "two samples wait for more");
     cr_expect_leq(call.timer_due_mono_ns, tw_mono_ns() + 10 * TW_NS_PER_S);
