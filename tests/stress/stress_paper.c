@@ -8,6 +8,7 @@
 #include <tradewake/base/clock.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -43,6 +44,9 @@ static void tell(void *context)
     CHECK(!atomic_load(&host->is_closed), "told after the close");
     host->told++;
     atomic_fetch_add(&host->told_too, 1);
+    sched_yield(); /* a second teller, if there is one, or a close that does not wait comes in here
+                    */
+    CHECK(!atomic_load(&host->is_closed), "still told after the close");
     atomic_fetch_sub(&host->inside, 1);
 }
 
@@ -227,7 +231,7 @@ static void crowd_next(struct tw_task *task)
 struct meddler {
     pthread_t thread;
     void *adapter;
-    atomic_bool is_over;
+    atomic_bool is_over, quotes_are_over;
     uint64_t hand_deals;
     struct host coming_and_going;
 };
@@ -253,6 +257,14 @@ static void act_by_hand(struct meddler *meddler)
     meddler->hand_deals += 2;
 }
 
+/* Until the quoter is telling this host something: the moment to close its session. */
+static void await_telling(struct host *host)
+{
+    uint64_t told = atomic_load(&host->told_too);
+    while (atomic_load(&host->told_too) == told)
+        sched_yield();
+}
+
 static void *meddler_main(void *arg)
 {
     struct meddler *meddler = arg;
@@ -272,9 +284,21 @@ static void *meddler_main(void *arg)
         tw_paper_book_clear(&book);
         void *session =
             session_open(meddler->adapter, "COMING", "false", &meddler->coming_and_going);
-        configure(meddler->adapter, "COMING", (struct tw_paper_change){.latency = "zero"});
+        await_telling(&meddler->coming_and_going);
         tw_adapter_paper.session_close(session);
         atomic_store(&meddler->coming_and_going.is_closed, true);
+    }
+    return NULL;
+}
+
+/* Quotes for every account, without end: also while one is being closed. */
+static void *quoter_main(void *arg)
+{
+    struct meddler *meddler = arg;
+    for (unsigned round = 0; !atomic_load(&meddler->quotes_are_over); round++) {
+        tw_decimal bid = 130000000 + (tw_decimal)(round % 100) * 1000;
+        struct tw_paper_quote quotes[] = {{"GBPUSD", bid, bid + 1000}, {"USDJPY", bid, bid}};
+        configure(meddler->adapter, "", (struct tw_paper_change){.quotes = quotes, .n_quotes = 2});
     }
     return NULL;
 }
@@ -295,6 +319,7 @@ int main(void)
     static struct crowd crowd;
     static struct meddler meddler;
     struct tw_reactor *reactor;
+    pthread_t quoter;
     void *adapter;
     CHECK(tw_reactor_start("paper", &reactor, NULL) == TW_OK, "reactor");
     struct tw_adapter_options options = {.reactor = reactor};
@@ -305,6 +330,7 @@ int main(void)
     /* Sessions are opened by one thread at a time: one meddler, and main has opened the others. */
     meddler.adapter = adapter;
     pthread_create(&meddler.thread, NULL, meddler_main, &meddler);
+    pthread_create(&quoter, NULL, quoter_main, &meddler);
     for (unsigned i = 0; i < WORKERS; i++) {
         workers[i].session = blocking;
         workers[i].number = i;
@@ -323,7 +349,9 @@ int main(void)
     while (sem_wait(&crowd.done) != 0) {
     }
     atomic_store(&meddler.is_over, true);
-    pthread_join(meddler.thread, NULL);
+    pthread_join(meddler.thread, NULL); /* it waits for quotes, so the quoter goes last */
+    atomic_store(&meddler.quotes_are_over, true);
+    pthread_join(quoter, NULL);
     executed += meddler.hand_deals;
     tw_adapter_paper.session_close(blocking);
     tw_adapter_paper.session_close(crowd.session);

@@ -259,9 +259,10 @@ Test(paper_faults, a_cut_connection_stays_cut_until_it_is_up_again)
     cr_expect_eq(close.reason, REASON(NO_CONNECTION));
     cr_expect(close.not_sent);
     cr_expect_eq(asked.outcome, TW_OUTCOME_AMBIGUOUS);
-    int accounts = desk.heard.accounts;
+    int accounts = desk.heard.accounts, quotes = desk.heard.quotes;
     desk_quote(&desk, "EURUSD", "1.2", "1.2");
     cr_expect_eq(desk.heard.accounts, accounts, "nothing is heard over a cut line");
+    cr_expect_eq(desk.heard.quotes, quotes, "nothing is heard over a cut line");
 
     desk_change(&desk, (struct tw_paper_change){.connection = TW_PAPER_CONNECTION_UP});
     cr_expect(desk.heard.is_connected);
