@@ -140,6 +140,9 @@ part_fuzz() {
 part_examples() {
     suite 'examples.quickstart' 1200 client-examples/quickstart.sh
     grep -h -A 5 '^own time' "$logs/examples.quickstart.log" | sed 's/^/     /'
+    has_run examples && build release || return
+    suite 'examples' 900 tests/examples/run
+    grep -h '^     ' "$logs/examples.log"
 }
 
 # Parts that are one program, tests/PART/run, on the release build.

@@ -26,6 +26,8 @@ import { call, connect, iso, now } from './tradewake.mjs';
 
 const TIMEOUT_MS_DEFAULT = 10_000;
 const TIMEOUT_MS_MAX = 60_000;
+/** Of a trade's time, kept for asking how things stand. */
+const RESERVE_MS_MAX = 300;
 const BODY_BYTES_MAX = 64 * 1024;
 const ACTIONS = ['open', 'modify', 'close', 'place', 'modify_order', 'cancel', 'trigger'];
 
@@ -88,6 +90,27 @@ function tradeReply({ event_id, received_at, ...submitted }) {
            body: { event_id, settled: is_settled, next, unknown, received_at: iso(received_at), ...submitted } };
 }
 
+/**
+ * Waits for the brokers until just before the deadline. When that answer is late it asks once more, with
+ * the same event_id and without waiting, how things stand: nothing is sent again, and "two are still on
+ * their way" is worth more to a caller than "no answer".
+ * @param {import('./generated/tradewake/v1/TradeEvent').TradeEvent} event @param {number} deadline
+ */
+async function submit(event, deadline) {
+  const reserve_ms = Math.min(RESERVE_MS_MAX, (deadline - Date.now()) / 4);
+  const onRetry = (/** @type {{code: number}} */ { code }, /** @type {number} */ attempt) =>
+    log('trade.retry', { event_id: event.event_id, attempt, code });
+  try {
+    return await call(tradewake.events, 'SubmitEvent', { event, wait_for: 'WAIT_FOR_DONE', view: 'COPY_VIEW_ALL' },
+      { deadline: deadline - reserve_ms, onRetry });
+  } catch (error) {
+    if (problemOf(error).code !== 'DEADLINE_EXCEEDED') throw error;
+    log('trade.late', { event_id: event.event_id });
+    return await call(tradewake.events, 'SubmitEvent', { event, wait_for: 'WAIT_FOR_ACCEPTED', view: 'COPY_VIEW_ALL' },
+      { deadline, onRetry });
+  }
+}
+
 /** @param {Exchange} exchange @returns {Promise<Reply>} */
 async function postTrade({ request, deadline }) {
   const body = await bodyOf(request);
@@ -98,9 +121,7 @@ async function postTrade({ request, deadline }) {
   event.event_id ??= request.headers['idempotency-key'] ?? randomUUID();
   event.observed_at ??= now();
   try {
-    return tradeReply(await call(tradewake.events, 'SubmitEvent',
-      { event, wait_for: 'WAIT_FOR_DONE', view: 'COPY_VIEW_ALL' },
-      { deadline, onRetry: (error, attempt) => log('trade.retry', { event_id: event.event_id, attempt, code: error.code }) }));
+    return tradeReply(await submit(event, deadline));
   } catch (error) {
     const problem = problemOf(error);
     // Whether it arrived is not known, and need not be: the same event_id finds out.
