@@ -24,6 +24,9 @@ TestSuite(metrics, .timeout = 60);
 
 static atomic_bool is_ready = true;
 
+/* False: a callback that is called now is called too late. */
+static atomic_bool callbacks_allowed = true;
+
 static bool always(void *context, char *why, size_t size)
 {
     (void)context;
@@ -279,6 +282,26 @@ Test(admin, a_stop_waits_for_no_client)
     cr_expect_lt(tw_mono_ns() - begin_mono_ns, TW_NS_PER_S);
     close(idle);
     close(busy);
+}
+
+/* A server stops its executor in between: nobody may ask about it any more. */
+Test(admin, a_closed_port_calls_no_callback)
+{
+    struct tw_telemetry *telemetry = telemetry_begin();
+    int kept = client_open(telemetry);
+    client_send(kept, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    answer_read(kept, false, &answer);
+    client_send(kept, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+
+    tw_telemetry_admin_close(telemetry);
+    atomic_store(&callbacks_allowed, false);
+    (void)send(kept, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", 35, MSG_NOSIGNAL);
+    while (recv(kept, answer.bytes, sizeof answer.bytes, 0) > 0)
+        ; /* what was on its way, then the end */
+    cr_expect_eq(tw_telemetry_admin_port(telemetry), 0);
+    tw_telemetry_admin_close(telemetry);
+    tw_telemetry_stop(telemetry);
+    close(kept);
 }
 
 Test(admin, a_port_in_use_is_named)

@@ -135,8 +135,7 @@ Test(metrics_wire, a_watcher_gets_every_sample, .init = start, .fini = stop)
     while (received < 10000) {
         tw_arena_reset(&arena);
         response = (void *)stream_next(stream);
-        cr_assert_eq(response->payload_case,
-                     TRADEWAKE__V1__WATCH_OWN_TIME_RESPONSE__PAYLOAD_BATCH);
+        cr_assert_eq(response->payload_case, TRADEWAKE__V1__WATCH_OWN_TIME_RESPONSE__PAYLOAD_BATCH);
         cr_assert_eq(response->batch->first_sample_id, received);
         received += response->batch->n_samples;
     }

@@ -38,11 +38,19 @@ tw_status tw_telemetry_start(const struct tw_telemetry_options *options,
     return TW_OK;
 }
 
+void tw_telemetry_admin_close(struct tw_telemetry *telemetry)
+{
+    if (telemetry == NULL)
+        return;
+    admin_close(telemetry->admin);
+    telemetry->admin = NULL;
+}
+
 void tw_telemetry_stop(struct tw_telemetry *telemetry)
 {
     if (telemetry == NULL)
         return;
-    admin_close(telemetry->admin); /* before the sampler: a page may wait for its answer */
+    tw_telemetry_admin_close(telemetry); /* before the sampler: a page may wait for its answer */
     if (telemetry->owns_house)
         tw_reactor_stop(telemetry->house);
     tw_sampler_stop(telemetry->sampler);

@@ -7,14 +7,14 @@
 #include <tradewake/telemetry/sampler.h>
 #include <tradewake/telemetry/telemetry.h>
 
-/* Read-only once tw_telemetry_start() has returned. */
+/* Read-only once tw_telemetry_start() has returned, but for what main closes. */
 struct tw_telemetry {
     struct tw_telemetry_options options;
     int64_t start_wall_ns, warm_mono_ns;
     struct tw_sampler *sampler;
     struct tw_reactor *house;
     bool owns_house;
-    struct admin *admin; /* NULL = no admin port */
+    struct admin *admin; /* NULL = no admin port; main's */
 };
 
 #endif

@@ -33,7 +33,8 @@ struct tw_health_check {
 };
 
 /* What the server answers. All are called with `context`, from the moment tw_telemetry_start() is
- * entered until tw_telemetry_stop() returns. Thread: house, rpc and stream, several at once.
+ * entered until tw_telemetry_admin_close() has returned and no RPC is left. Thread: house, rpc and
+ * stream, several at once.
  * Blocks: no. */
 struct tw_telemetry_callbacks {
     void *context;
@@ -75,10 +76,15 @@ TW_MUST_CHECK tw_status tw_telemetry_start(const struct tw_telemetry_options *op
                                            struct tw_telemetry **ret_telemetry,
                                            struct tw_error *error);
 
-/* Closes the admin port with whoever is connected, ends the sampler, releases every subject that is
- * still held. NULL is allowed. The order of a stop: the executor first (nobody puts samples), then
- * tw_wire_server_stop() (nobody watches), then this, then the engine (nobody holds a subject).
- * Thread: main.  Blocks: shortly; never for a client of the admin port. */
+/* Closes the admin port with whoever is connected. Once the RPCs have ended, too, no callback is called
+ * any more, so that what they ask about can be stopped. Twice, and NULL, are allowed.
+ * Thread: main.  Blocks: shortly; never for a client. */
+void tw_telemetry_admin_close(struct tw_telemetry *telemetry);
+
+/* Closes the admin port, ends the sampler, releases every subject that is still held. NULL is
+ * allowed. The order of a stop: tw_wire_server_stop() and tw_telemetry_admin_close() (nobody watches
+ * or asks), the executor (nobody puts samples), this, then the engine (nobody holds a subject).
+ * Thread: main.  Blocks: shortly. */
 void tw_telemetry_stop(struct tw_telemetry *telemetry);
 
 /* Where the engine puts samples; valid until stop. Thread: any. */
