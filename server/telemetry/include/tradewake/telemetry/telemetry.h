@@ -33,9 +33,8 @@ struct tw_health_check {
 };
 
 /* What the server answers. All are called with `context`, from the moment tw_telemetry_start() is
- * entered until tw_telemetry_admin_close() has returned and no RPC is left. Thread: house, rpc and
- * stream, several at once.
- * Blocks: no. */
+ * entered until tw_telemetry_admin_close() has returned and no RPC is left.
+ * Thread: house, rpc and stream, several at once.  Blocks: no. */
 struct tw_telemetry_callbacks {
     void *context;
 
