@@ -21,7 +21,7 @@ declare -A packages=(
                ca-certificates"
     [test]="clang libclang-rt-14-dev python3 python3-grpcio python3-protobuf curl procps"
     [bench]="libglib2.0-dev"
-    [examples]="ca-certificates"
+    [examples]="ca-certificates python3 python3-grpcio python3-grpc-tools python3-protobuf"
     [container]="buildah podman runc debootstrap netavark aardvark-dns uidmap iptables binutils curl python3 python3-yaml"
 )
 

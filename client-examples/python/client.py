@@ -93,9 +93,14 @@ class Backoff:
         self.reset()
 
     def reset(self):
-        self.next_s = 0.1
+        """It works: the next failure is a new one."""
+        self.next_s, self.is_told = 0.1, False
 
-    def wait(self, refused):
+    def wait(self, refused, what_next):
+        """Says so once per outage."""
+        if not self.is_told:
+            print("%s; %s" % (refused, what_next), file=sys.stderr, flush=True)
+        self.is_told = True
         time.sleep(self.next_s if refused.retry_after_s is None else refused.retry_after_s)
         self.next_s = min(self.next_s * 2, 1.0)
 
@@ -124,8 +129,7 @@ def call(method, request, deadline_s):
             refused = Refused(error)
         if not refused.is_away or time.monotonic() + (refused.retry_after_s or backoff.next_s) >= end:
             raise refused
-        print("%s; the same request goes out again" % refused, file=sys.stderr)
-        backoff.wait(refused)
+        backoff.wait(refused, "the same request goes out again")
 
 
 def left_s(until):

@@ -92,9 +92,8 @@ def main():
                 if not refused.is_away:
                     raise refused
                 # Samples cannot be resumed: what is measured until we are back is missed, and said so.
-                figures.interruptions += 1
-                print("%s; watching again" % refused, file=sys.stderr, flush=True)
-                backoff.wait(refused)
+                figures.interruptions += not backoff.is_told
+                backoff.wait(refused, "watching again")
     except KeyboardInterrupt:
         pass
     print(figures)

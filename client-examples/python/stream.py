@@ -69,9 +69,8 @@ class Publisher:
             refused = client.Refused(error)
             if not refused.is_away:
                 raise refused
-            self.breaks += 1
-            print("%s; %d events are sent again" % (refused, len(self.unanswered)), file=sys.stderr)
-            backoff.wait(refused)
+            self.breaks += not backoff.is_told
+            backoff.wait(refused, "%d events are sent again" % len(self.unanswered))
             return False
 
     def _fill(self, outbox):

@@ -121,8 +121,7 @@ def main():
                 print("%s; starting anew" % refused, file=sys.stderr, flush=True)
                 watcher.place.set("", 0)
             elif refused.is_away:
-                print("%s; asking again" % refused, file=sys.stderr, flush=True)
-                watcher.backoff.wait(refused)
+                watcher.backoff.wait(refused, "asking again")
             else:
                 raise refused
     return client.DONE
