@@ -145,6 +145,12 @@ part_examples() {
     grep -h '^     ' "$logs/examples.log"
 }
 
+# Builds what it tests by itself: the image, with the release preset inside.
+part_container() {
+    suite container 1200 tests/container/run
+    grep -h '^     ' "$logs/container.log"
+}
+
 # Parts that are one program, tests/PART/run, on the release build.
 part_of_its_own() {
     if has_run "$1"; then
@@ -163,7 +169,7 @@ mkdir -p "$logs"
 if step packages docker/install-deps.sh build test examples; then
     for part in "${parts[@]}"; do
         case $part in
-            unit | cases | stress | fuzz | examples) "part_$part" ;;
+            unit | cases | stress | fuzz | container | examples) "part_$part" ;;
             *) part_of_its_own "$part" ;;
         esac
     done
