@@ -1,5 +1,5 @@
-/* ahead.c - space before it is needed: an fdatasync that only writes data is one write, one that also
- * grows the file is two and a wait between them. */
+/* ahead.c - space before it is needed. An fdatasync that only writes data is one write; one that also
+ * grows the file is two and a wait between them. And what is zeros on the disk is there when it is full. */
 #include "inside.h"
 
 #include <errno.h>
@@ -9,87 +9,148 @@ static bool is_full_disk(int result)
     return result == -ENOSPC || result == -EDQUOT;
 }
 
-/* How far a segment should be zeros when `offset` of the current one is used: all of it at the half, so
- * that the work is spread over the appends that ask for it, and an idle log takes no space. */
+uint64_t journal_reserve_bytes(const struct tw_journal *journal)
+{
+    return journal->segment_bytes / 4;
+}
+
+/* A file is zeros up to twice of what is used of the current one: whole when that is half full. The work
+ * is spread over the appends that ask for it, and an idle log takes little space. */
 static uint64_t zeros_wanted(const struct tw_journal *journal, uint64_t offset)
 {
     uint64_t wanted = (2 * offset + AHEAD_STEP_BYTES - 1) / AHEAD_STEP_BYTES * AHEAD_STEP_BYTES;
     return wanted < journal->segment_bytes ? wanted : journal->segment_bytes;
 }
 
-/* One step of zeros in the current segment; *ret_more while there is more to do. */
-static int current_step(struct tw_journal *journal, uint64_t wanted, bool *ret_more,
-                        uint32_t *ret_segment)
+static uint64_t current_zeros_wanted(const struct tw_journal *journal, uint64_t offset)
 {
-    (void)pthread_mutex_lock(&journal->ahead_mutex);
-    uint64_t from = journal->current_zeros;
-    uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
+    uint64_t wanted = zeros_wanted(journal, offset);
+    uint64_t reserve = offset + journal_reserve_bytes(journal);
+
+    if (reserve > journal->segment_bytes)
+        reserve = journal->segment_bytes;
+    return wanted > reserve ? wanted : reserve;
+}
+
+/* Zeros of the current segment, up to `wanted`; synced, so that the next sync of records is short. */
+static int fill_current(struct tw_journal *journal, uint64_t wanted)
+{
+    bool is_changed = false;
     int result = 0;
 
-    *ret_segment = journal->current.number;
-    if (from < to)
-        result = disk_write_zeros(journal->disk, journal->current.fd, from, to,
-                                  &journal->current_zeros);
-    *ret_more = result == 0 && journal->current_zeros < wanted;
-    (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    for (bool more = true; more && result == 0;) {
+        (void)pthread_mutex_lock(&journal->ahead_mutex);
+        uint64_t from = atomic_load_explicit(&journal->current_zeros, memory_order_relaxed);
+        uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
+        more = from < to;
+        if (more) {
+            uint64_t done;
+            result = disk_write_zeros(journal->disk, journal->current.fd, from, to, &done);
+            atomic_store_explicit(&journal->current_zeros, done, memory_order_relaxed);
+            is_changed = true;
+        }
+        (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    }
+    if (result == 0 && is_changed) {
+        (void)pthread_mutex_lock(&journal->sync_mutex);
+        journal_sync_current(journal);
+        (void)pthread_mutex_unlock(&journal->sync_mutex);
+    }
     return result;
 }
 
-/* Under ahead_mutex. */
-static int next_open(struct tw_journal *journal)
+/* The next segment's file, created without a mutex: creating waits for the disk. Who begins a segment in
+ * that time creates the same file. */
+static int open_next(struct tw_journal *journal)
 {
+    (void)pthread_mutex_lock(&journal->ahead_mutex);
+    bool is_there = journal->next.fd >= 0;
     uint32_t number = journal->current.number + 1;
+    (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    if (is_there)
+        return 0;
+
     int fd = journal_create_segment(journal, number);
     if (fd < 0)
         return fd;
-    journal->next = (struct segment_file){.fd = fd, .number = number};
-    journal->next_zeros = 0;
+    (void)pthread_mutex_lock(&journal->sync_mutex);
+    (void)pthread_mutex_lock(&journal->ahead_mutex);
+    bool is_late = journal->current.number + 1 != number;
+    if (!is_late) {
+        journal->next = (struct segment_file){.fd = fd, .number = number};
+        journal->next_zeros = 0;
+    }
+    (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    (void)pthread_mutex_unlock(&journal->sync_mutex);
+    if (is_late)
+        (void)journal->disk->close(journal->disk->context, fd);
     return 0;
 }
 
-/* One step of zeros in the next segment, synced, so that beginning it has nothing old to write. */
-static int next_step(struct tw_journal *journal, uint64_t wanted, bool *ret_more,
-                     uint32_t *ret_segment)
+/* Under sync_mutex. A disk that finds out only in a sync that it is full leaves a file of which nothing is
+ * known: it must not become a segment. */
+static int drop_next(struct tw_journal *journal)
 {
-    (void)pthread_mutex_lock(&journal->ahead_mutex);
-    int result = journal->next.fd < 0 ? next_open(journal) : 0;
-    uint64_t from = journal->next_zeros;
-    uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
+    char path[SEGMENT_PATH_BYTES];
 
-    *ret_segment = journal->current.number + 1;
-    if (result == 0 && from < to) {
-        result = disk_write_zeros(journal->disk, journal->next.fd, from, to, &journal->next_zeros);
-        if (result == 0)
-            result = journal_fdatasync(journal, journal->next.fd);
-    }
-    *ret_more = result == 0 && journal->next_zeros < wanted;
+    (void)pthread_mutex_lock(&journal->ahead_mutex);
+    struct segment_file next = journal->next;
+    journal->next = (struct segment_file){.fd = -1};
     (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    (void)journal->disk->close(journal->disk->context, next.fd);
+    (void)segment_path(journal->dir, next.number, path);
+    return journal->disk->unlink(journal->disk->context, path);
+}
+
+/* Nothing to do when it has been begun meanwhile: then it is synced as the current one. */
+static int sync_next(struct tw_journal *journal)
+{
+    int result = 0;
+
+    (void)pthread_mutex_lock(&journal->sync_mutex);
+    if (journal->next.fd >= 0)
+        result = journal_fdatasync(journal, journal->next.fd);
+    if (is_full_disk(result)) {
+        int dropped = drop_next(journal);
+        result = dropped < 0 ? dropped : result;
+    }
+    (void)pthread_mutex_unlock(&journal->sync_mutex);
+    return result;
+}
+
+/* Zeros of the next segment, up to `wanted`; each step is synced, so that beginning it finds nothing old
+ * to write. */
+static int fill_next(struct tw_journal *journal, uint64_t wanted)
+{
+    int result = open_next(journal);
+
+    for (bool more = true; more && result == 0;) {
+        (void)pthread_mutex_lock(&journal->ahead_mutex);
+        uint64_t from = journal->next_zeros;
+        uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
+        more = journal->next.fd >= 0 && from < to; /* it may have been begun meanwhile */
+        if (more)
+            result = disk_write_zeros(journal->disk, journal->next.fd, from, to, &journal->next_zeros);
+        (void)pthread_mutex_unlock(&journal->ahead_mutex);
+        if (more && result == 0)
+            result = sync_next(journal);
+    }
     return result;
 }
 
 int journal_prepare(struct tw_journal *journal, uint32_t *ret_segment)
 {
+    (void)pthread_mutex_lock(&journal->ahead_mutex);
+    uint32_t number = journal->current.number;
+    (void)pthread_mutex_unlock(&journal->ahead_mutex);
     uint64_t offset = atomic_load_explicit(&journal->offset, memory_order_relaxed);
-    uint64_t wanted = zeros_wanted(journal, offset);
-    uint64_t current_wanted = wanted < AHEAD_MIN_BYTES ? AHEAD_MIN_BYTES : wanted;
-    bool more;
-    int result;
 
-    if (current_wanted > journal->segment_bytes)
-        current_wanted = journal->segment_bytes;
-    do {
-        result = current_step(journal, current_wanted, &more, ret_segment);
-    } while (more);
-    if (result < 0)
-        goto done;
-
-    if (offset == SEGMENT_HEADER_BYTES)
-        goto done; /* nothing in it yet */
-    do {
-        result = next_step(journal, wanted, &more, ret_segment);
-    } while (more);
-
-done:
+    *ret_segment = number;
+    int result = fill_current(journal, current_zeros_wanted(journal, offset));
+    if (result == 0 && offset > SEGMENT_HEADER_BYTES) {
+        *ret_segment = number + 1;
+        result = fill_next(journal, zeros_wanted(journal, offset));
+    }
     atomic_store_explicit(&journal->has_room, !is_full_disk(result), memory_order_relaxed);
     return is_full_disk(result) ? 0 : result;
 }

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 
 #define AHEAD_STEP_BYTES (256u * 1024u)
-#define AHEAD_MIN_BYTES (1024u * 1024u)
 #define FRAME_STACK_BYTES (32u * 1024u)
 
 /* A file that is written to: the segment in use, or the next one. */
@@ -29,30 +28,38 @@ struct tw_journal {
     bool syncs;
     int dir_fd; /* holds the flock */
 
-    /* The head of the log. Guarded by mutex. Order of the two: mutex, then ahead_mutex. */
-    pthread_mutex_t mutex;
+    /* Three mutexes, in this order: who appends holds the first, and all three to begin a segment; the
+     * journal thread takes one of the other two at a time.
+     *   mutex        the head of the log
+     *   sync_mutex   every fdatasync of a segment. One at a time: the kernel tells a failure to one caller
+     *                only, so two at once could let the wrong one believe that all is well
+     *   ahead_mutex  one step of zeros; never held while waiting for the disk */
+    pthread_mutex_t mutex, sync_mutex, ahead_mutex;
+
+    /* Guarded by mutex. */
     uint32_t previous_crc;
     uint32_t oldest;       /* number of the oldest segment */
     uint64_t *ended_bytes; /* of the segments oldest..current - 1: where their records end */
     uint32_t ended_count, ended_capacity;
-    uint64_t bytes_total;  /* over the ended ones */
-    int busy_fd;           /* the journal thread is in fdatasync with it; -1 */
-    bool busy_is_ended;    /* it is no longer current: the journal thread closes it */
-    uint8_t *frame;        /* a record too large for the caller's stack */
+    uint64_t bytes_total; /* over the ended ones */
+    uint8_t *frame;       /* a record too large for the caller's stack */
 
-    /* Written under both mutexes, so that either is enough to read them. */
+    /* Written under all three, so that any one is enough to read it. */
     struct segment_file current;
 
-    /* Space ahead. Guarded by ahead_mutex: the journal thread writes zeros under it. */
-    pthread_mutex_t ahead_mutex;
-    uint64_t current_zeros; /* the current segment is written, or zeros, up to here */
+    /* Written under sync_mutex and ahead_mutex; next_zeros under the latter. */
     struct segment_file next;
     uint64_t next_zeros;
+
+    /* The current segment is written, or zeros, up to here, and no zeros are written before it. Written
+     * under ahead_mutex; who appends reads it without. Only grows while the segment is current. */
+    _Atomic uint64_t current_zeros;
 
     /* Written under mutex, read by any thread. */
     _Atomic uint64_t offset;   /* in the current segment: where the next record goes */
     _Atomic uint64_t appended; /* released after the write, so that who sees it sees the bytes there */
-    _Atomic uint64_t durable;
+
+    _Atomic uint64_t durable; /* written under sync_mutex; without syncs under mutex */
 
     _Atomic bool has_room; /* the journal thread's word */
 };
@@ -71,6 +78,13 @@ int disk_write_zeros(const struct tw_journal_disk *disk, int fd, uint64_t from, 
 
 /* fdatasync, unless the journal was told not to. 0 or -errno. */
 int journal_fdatasync(const struct tw_journal *journal, int fd);
+
+/* Makes everything appended so far durable. Under sync_mutex. */
+void journal_sync_current(struct tw_journal *journal);
+
+/* How much of the current segment is on the disk as zeros before anybody needs it: with the disk full, this
+ * is what closes and outcomes are written to. */
+uint64_t journal_reserve_bytes(const struct tw_journal *journal);
 
 /* Writes zeros ahead, in steps, as far as what has been appended asks for. A full disk is no failure: it
  * is remembered in has_room. 0 or -errno; *ret_segment: where. Thread: journal, main in open. */

@@ -122,71 +122,79 @@ bool journal_note_ended(struct tw_journal *journal, uint64_t bytes)
 
 /* --- append -------------------------------------------------------------------------------------- */
 
-/* Under mutex: nobody else appends, so what is written stays all there is. */
-static void make_all_durable(struct tw_journal *journal)
+void journal_sync_current(struct tw_journal *journal)
 {
-    uint64_t appended = atomic_load_explicit(&journal->appended, memory_order_relaxed);
-
-    if (atomic_load_explicit(&journal->durable, memory_order_relaxed) == appended)
-        return;
+    /* What is appended is in the current segment, or in one that was durable before this one began. */
+    uint64_t appended = atomic_load_explicit(&journal->appended, memory_order_acquire);
     int result = journal_fdatasync(journal, journal->current.fd);
+
     if (result < 0)
         journal_die(journal, result, "fdatasync of", journal->current.number);
-    atomic_store_explicit(&journal->durable, appended, memory_order_release);
+    if (journal->syncs)
+        atomic_store_explicit(&journal->durable, appended, memory_order_release);
 }
 
-/* Under mutex: the current file is no longer written to; closed now, or by who is syncing it. */
-static void leave_current(struct tw_journal *journal)
+static bool is_all_durable(const struct tw_journal *journal)
 {
-    if (journal->busy_fd == journal->current.fd)
-        journal->busy_is_ended = true;
-    else
-        (void)journal->disk->close(journal->disk->context, journal->current.fd);
+    return tw_journal_durable(journal) == tw_journal_appended(journal);
+}
+
+/* Under all three. The next segment is the current one; it is created here if nobody has prepared it. */
+static void next_take(struct tw_journal *journal)
+{
+    uint32_t number = journal->current.number + 1;
+    uint64_t zeros = journal->next_zeros;
+
+    if (journal->next.fd < 0) {
+        int fd = journal_create_segment(journal, number);
+        if (fd < 0)
+            journal_die(journal, fd, "creating", number);
+        journal->next = (struct segment_file){.fd = fd, .number = number};
+        zeros = 0;
+    }
+    assert(journal->next.number == number);
+    journal->current = journal->next;
+    journal->next = (struct segment_file){.fd = -1};
+    journal->next_zeros = 0;
+    atomic_store_explicit(&journal->current_zeros,
+                          zeros < SEGMENT_HEADER_BYTES ? SEGMENT_HEADER_BYTES : zeros,
+                          memory_order_relaxed);
 }
 
 /* Under mutex. All of a segment is durable before the next one is begun: that is why a header, or a record
  * in a later segment, says of every earlier one that it must be whole. */
 static void begin_next(struct tw_journal *journal)
 {
-    make_all_durable(journal);
-
-    uint64_t offset = atomic_load_explicit(&journal->offset, memory_order_relaxed);
-    uint64_t first = atomic_load_explicit(&journal->appended, memory_order_relaxed) + 1;
-    uint32_t number = journal->current.number + 1;
-    if (!journal_note_ended(journal, offset))
-        journal_die(journal, -ENOMEM, "beginning", number);
-
+    (void)pthread_mutex_lock(&journal->sync_mutex);
+    if (!is_all_durable(journal))
+        journal_sync_current(journal);
     (void)pthread_mutex_lock(&journal->ahead_mutex); /* waits for one step of zeros at most */
-    struct segment_file next = journal->next;
-    if (next.fd < 0) {
-        next = (struct segment_file){.fd = journal_create_segment(journal, number), .number = number};
-        if (next.fd < 0)
-            journal_die(journal, next.fd, "creating", number);
-        journal->next_zeros = 0;
-    }
-    assert(next.number == number);
-    int result = journal_write_header(journal, next.fd, number, first, journal->previous_crc);
+
+    struct segment_file ended = journal->current;
+    uint64_t first = atomic_load_explicit(&journal->appended, memory_order_relaxed) + 1;
+    if (!journal_note_ended(journal, atomic_load_explicit(&journal->offset, memory_order_relaxed)))
+        journal_die(journal, -ENOMEM, "ending", ended.number);
+    next_take(journal);
+    int result = journal_write_header(journal, journal->current.fd, journal->current.number, first,
+                                      journal->previous_crc);
     if (result < 0)
-        journal_die(journal, result, "writing the header of", number);
-
-    leave_current(journal);
-    journal->current = next;
-    journal->current_zeros = journal->next_zeros < SEGMENT_HEADER_BYTES ? SEGMENT_HEADER_BYTES
-                                                                        : journal->next_zeros;
-    journal->next = (struct segment_file){.fd = -1};
-    journal->next_zeros = 0;
-    (void)pthread_mutex_unlock(&journal->ahead_mutex);
-
+        journal_die(journal, result, "writing the header of", journal->current.number);
     atomic_store_explicit(&journal->offset, SEGMENT_HEADER_BYTES, memory_order_relaxed);
+
+    (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    (void)pthread_mutex_unlock(&journal->sync_mutex);
+    (void)journal->disk->close(journal->disk->context, ended.fd);
 }
 
-/* Under mutex. Zeros are only ever written behind current_zeros; a record that reaches there moves it
- * first, and waits for a step that is being written. */
+/* Under mutex. A record that reaches beyond the zeros moves their end first, and waits for a step of zeros
+ * that is being written: otherwise the step could land on the record. */
 static void claim_space(struct tw_journal *journal, uint64_t end)
 {
+    if (end <= atomic_load_explicit(&journal->current_zeros, memory_order_relaxed))
+        return;
     (void)pthread_mutex_lock(&journal->ahead_mutex);
-    if (journal->current_zeros < end)
-        journal->current_zeros = end;
+    if (end > atomic_load_explicit(&journal->current_zeros, memory_order_relaxed))
+        atomic_store_explicit(&journal->current_zeros, end, memory_order_relaxed);
     (void)pthread_mutex_unlock(&journal->ahead_mutex);
 }
 
@@ -201,7 +209,8 @@ static uint64_t append_frame(struct tw_journal *journal, struct record *record, 
         offset = SEGMENT_HEADER_BYTES;
     }
     record->sequence = atomic_load_explicit(&journal->appended, memory_order_relaxed) + 1;
-    record->durable = atomic_load_explicit(&journal->durable, memory_order_relaxed);
+    record->durable =
+        journal->syncs ? atomic_load_explicit(&journal->durable, memory_order_relaxed) : 0;
     record->segment = journal->current.number;
     record->previous_crc = journal->previous_crc;
     record_header_write(record, journal->salt, frame);
@@ -274,48 +283,26 @@ bool tw_journal_has_room(const struct tw_journal *journal)
 
 /* --- the journal thread -------------------------------------------------------------------------- */
 
-/* Syncs the current segment without holding up those who append: they may even begin the next one
- * meanwhile, which is why the file may have to be closed here. Returns what was appended before. */
-static uint64_t sync_current(struct tw_journal *journal)
-{
-    (void)pthread_mutex_lock(&journal->mutex);
-    uint64_t target = atomic_load_explicit(&journal->appended, memory_order_relaxed);
-    struct segment_file file = journal->current;
-    journal->busy_fd = file.fd;
-    (void)pthread_mutex_unlock(&journal->mutex);
-
-    int result = journal_fdatasync(journal, file.fd);
-    if (result < 0)
-        journal_die(journal, result, "fdatasync of", file.number);
-
-    (void)pthread_mutex_lock(&journal->mutex);
-    if (journal->busy_is_ended)
-        (void)journal->disk->close(journal->disk->context, file.fd);
-    journal->busy_fd = -1;
-    journal->busy_is_ended = false;
-    if (atomic_load_explicit(&journal->durable, memory_order_relaxed) < target)
-        atomic_store_explicit(&journal->durable, target, memory_order_release);
-    (void)pthread_mutex_unlock(&journal->mutex);
-    return target;
-}
-
 /* A segment that is nearly full ends when nothing in it waits for the disk: whoever would have filled it
  * would have to wait for a sync. */
 static void end_early(struct tw_journal *journal)
 {
+    if (!tw_journal_has_room(journal))
+        return; /* what is left of it is the reserve */
     (void)pthread_mutex_lock(&journal->mutex);
     if (atomic_load_explicit(&journal->offset, memory_order_relaxed) >=
             journal->segment_bytes - journal->segment_bytes / 16 &&
-        atomic_load_explicit(&journal->appended, memory_order_relaxed) ==
-            atomic_load_explicit(&journal->durable, memory_order_relaxed))
+        is_all_durable(journal))
         begin_next(journal);
     (void)pthread_mutex_unlock(&journal->mutex);
 }
 
 uint64_t tw_journal_sync(struct tw_journal *journal)
 {
-    if (tw_journal_durable(journal) < tw_journal_appended(journal))
-        (void)sync_current(journal);
+    (void)pthread_mutex_lock(&journal->sync_mutex);
+    if (!is_all_durable(journal))
+        journal_sync_current(journal);
+    (void)pthread_mutex_unlock(&journal->sync_mutex);
     uint64_t durable = tw_journal_durable(journal);
 
     end_early(journal);
@@ -329,7 +316,9 @@ uint64_t tw_journal_sync(struct tw_journal *journal)
 void tw_journal_forget_before(struct tw_journal *journal, uint32_t segment)
 {
     /* The header of the oldest segment is all that says where the log begins. */
-    (void)sync_current(journal);
+    (void)pthread_mutex_lock(&journal->sync_mutex);
+    journal_sync_current(journal);
+    (void)pthread_mutex_unlock(&journal->sync_mutex);
 
     for (;;) {
         (void)pthread_mutex_lock(&journal->mutex);

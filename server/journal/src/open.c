@@ -28,9 +28,7 @@ struct opening {
     uint64_t current_end;  /* where its records end */
     uint64_t current_size; /* of its file */
     bool current_is_torn;  /* what stands behind its end must go */
-    uint32_t next;         /* prepared, not begun; 0: none is */
-    uint64_t next_size;
-    bool next_is_torn;
+    uint32_t next;         /* the one after it, not begun; 0: there is none */
 };
 
 static void die_for_real(const char *why)
@@ -62,19 +60,20 @@ static tw_status other_version(struct opening *opening, uint32_t segment, uint32
 
 /* --- directory ----------------------------------------------------------------------------------- */
 
-static tw_status directory_make(const struct tw_journal_options *options,
-                                const struct tw_journal_disk *disk, struct tw_error *error)
+static tw_status directory_make(const char *dir, struct tw_error *error)
 {
-    if (mkdir(options->dir, 0750) != 0) {
-        if (errno == EEXIST)
-            return TW_OK;
-        return segment_io_error(error, -errno, "cannot make", options->dir);
-    }
+    if (mkdir(dir, 0750) == 0 || errno == EEXIST)
+        return TW_OK;
+    return segment_io_error(error, -errno, "cannot make", dir);
+}
 
+/* The directory's own name is in its parent; also when the one who made it was stopped right after. */
+static int parent_sync(const struct tw_journal *journal)
+{
     char parent[SEGMENT_PATH_BYTES];
-    (void)strncpy(parent, options->dir, sizeof(parent) - 1);
-    parent[sizeof(parent) - 1] = '\0';
-    size_t length = strlen(parent);
+    size_t length = strlen(journal->dir);
+
+    memcpy(parent, journal->dir, length + 1);
     while (length > 1 && parent[length - 1] == '/')
         parent[--length] = '\0';
     char *slash = strrchr(parent, '/');
@@ -82,8 +81,7 @@ static tw_status directory_make(const struct tw_journal_options *options,
         (void)strcpy(parent, ".");
     else
         slash[slash == parent ? 1 : 0] = '\0';
-    int result = options->syncs ? disk->sync_directory(disk->context, parent) : 0;
-    return result < 0 ? segment_io_error(error, result, "cannot sync", parent) : TW_OK;
+    return journal->syncs ? journal->disk->sync_directory(journal->disk->context, parent) : 0;
 }
 
 static tw_status directory_lock(struct tw_journal *journal, struct tw_error *error)
@@ -176,11 +174,9 @@ static tw_status judge_oldest(struct opening *opening, const struct segment_end 
                     is_all_zero(image->bytes + SEGMENT_HEADER_BYTES,
                                 image->size - SEGMENT_HEADER_BYTES);
 
-    if (number != 1 || !is_empty)
+    if (number != 1 || !is_empty || end->found == FOUND_CHAIN)
         return damage(opening, number, 0, found_words(end->found), error);
     opening->next = number;
-    opening->next_size = image->size;
-    opening->next_is_torn = end->found != FOUND_ZEROS;
     return expect_empty_after(opening, 0, 0, found_words(end->found), error);
 }
 
@@ -210,11 +206,9 @@ static tw_status read_segment(struct opening *opening, uint32_t at, bool *ret_is
             return damage(opening, number, 0, "a segment that does not follow the one before it",
                           error);
         opening->next = number;
-        opening->next_size = size;
-        opening->next_is_torn = end.found != FOUND_ZEROS;
-        return opening->next_is_torn ? judge_bad_place(opening, at, &end, error)
-                                     : expect_empty_after(opening, at, 0, found_words(end.found),
-                                                          error);
+        if (end.found == FOUND_ZEROS)
+            return expect_empty_after(opening, at, 0, "a segment that was never begun", error);
+        return judge_bad_place(opening, at, &end, error);
     }
 
     opening->current = number;
@@ -323,8 +317,7 @@ static tw_status mend_current(struct opening *opening, struct tw_error *error)
         result = journal_fdatasync(journal, journal->current.fd);
     if (result < 0)
         return segment_io_error(error, result, "cannot mend the end of the log in", journal->dir);
-    journal->current_zeros =
-        opening->current_size > opening->current_end ? opening->current_size : opening->current_end;
+    atomic_store(&journal->current_zeros, opening->current_size);
     atomic_store(&journal->offset, opening->current_end);
     return TW_OK;
 }
@@ -365,7 +358,7 @@ static tw_status begin_log(struct opening *opening, struct tw_error *error)
         return segment_io_error(error, -errno, "cannot get random bytes for", journal->dir);
     if (journal->next.fd >= 0) {
         journal->current = journal->next;
-        journal->current_zeros = journal->next_zeros;
+        atomic_store(&journal->current_zeros, journal->next_zeros);
         journal->next = (struct segment_file){.fd = -1};
         journal->next_zeros = 0;
     } else {
@@ -377,10 +370,12 @@ static tw_status begin_log(struct opening *opening, struct tw_error *error)
     result = journal_write_header(journal, journal->current.fd, 1, 1, 0);
     if (result == 0)
         result = journal_fdatasync(journal, journal->current.fd);
+    if (result == 0)
+        result = parent_sync(journal);
     if (result < 0)
         return segment_io_error(error, result, "cannot begin the log in", journal->dir);
-    if (journal->current_zeros < SEGMENT_HEADER_BYTES)
-        journal->current_zeros = SEGMENT_HEADER_BYTES;
+    if (atomic_load(&journal->current_zeros) < SEGMENT_HEADER_BYTES)
+        atomic_store(&journal->current_zeros, SEGMENT_HEADER_BYTES);
     atomic_store(&journal->offset, SEGMENT_HEADER_BYTES);
     return TW_OK;
 }
@@ -398,6 +393,11 @@ static tw_status make_whole(struct opening *opening, struct tw_error *error)
     if (status != TW_OK)
         return status;
 
+    uint64_t last = opening->chain.sequence_next - 1;
+    journal->oldest = opening->list.count > 0 ? opening->list.numbers[0] : 1;
+    atomic_store(&journal->appended, last);
+    atomic_store(&journal->durable, last);
+
     /* A process that was killed may have created a segment and not have got to this. */
     int result =
         journal->syncs ? journal->disk->sync_directory(journal->disk->context, journal->dir) : 0;
@@ -406,11 +406,6 @@ static tw_status make_whole(struct opening *opening, struct tw_error *error)
         result = journal_prepare(journal, &segment);
     if (result < 0)
         return segment_io_error(error, result, "cannot prepare", journal->dir);
-
-    journal->oldest = opening->list.count > 0 ? opening->list.numbers[0] : 1;
-    uint64_t last = opening->chain.is_known ? opening->chain.sequence_next - 1 : 0;
-    atomic_store(&journal->appended, last);
-    atomic_store(&journal->durable, last);
     return TW_OK;
 }
 
@@ -436,12 +431,12 @@ static tw_status journal_new(const struct tw_journal_options *options, struct tw
         .segment_bytes = segment_bytes,
         .syncs = options->syncs,
         .dir_fd = -1,
-        .busy_fd = -1,
-        .current.fd = -1,
-        .next.fd = -1,
+        .current = {.fd = -1},
+        .next = {.fd = -1},
     };
     (void)strcpy(journal->dir, options->dir); /* segment_path() fitted */
     (void)pthread_mutex_init(&journal->mutex, NULL);
+    (void)pthread_mutex_init(&journal->sync_mutex, NULL);
     (void)pthread_mutex_init(&journal->ahead_mutex, NULL);
     journal->frame = malloc(record_total_bytes(TW_JOURNAL_RECORD_BYTES_MAX));
     if (journal->frame == NULL) {
@@ -460,7 +455,7 @@ tw_status tw_journal_open(const struct tw_journal_options *options, struct tw_jo
     tw_status status = journal_new(options, &opening.journal, error);
     if (status != TW_OK)
         return status;
-    status = directory_make(options, opening.journal->disk, error);
+    status = directory_make(options->dir, error);
     if (status == TW_OK)
         status = directory_lock(opening.journal, error);
     if (status != TW_OK)
@@ -489,6 +484,7 @@ void tw_journal_close(struct tw_journal *journal)
         if (fds[i] >= 0)
             (void)journal->disk->close(journal->disk->context, fds[i]);
     (void)pthread_mutex_destroy(&journal->mutex);
+    (void)pthread_mutex_destroy(&journal->sync_mutex);
     (void)pthread_mutex_destroy(&journal->ahead_mutex);
     free(journal->ended_bytes);
     free(journal->frame);
