@@ -46,6 +46,7 @@ struct group {
     /* Guarded by queue.lock; idle is written there and read by any thread. Invariant when the lock is
      * free: queue.count <= idle. */
     _Alignas(CACHE_LINE) struct queue queue;
+    uint32_t coming;       /* workers that were woken and have not looked yet; see wakes_due() */
     _Atomic uint32_t idle; /* workers that wait, or are on their way to a job */
 
     /* Where idle workers sleep. Changes after a job was put and before anybody is woken. */

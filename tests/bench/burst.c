@@ -31,6 +31,7 @@ static const char pools_by_default[] =
 struct seat_memory {
     int64_t from_mono_ns; /* of the last burst */
     uint32_t threads_ready, threads_created;
+    double cpu_us; /* what the process used for it, answers included */
     struct copy_times copies[];
 };
 
@@ -42,7 +43,9 @@ struct seat {
     struct seat_memory *memory;
     size_t memory_bytes;
     double *p50, *p95, *p99, *max; /* per round, ms */
+    double *cpu_us;                /* per round, of one copy */
     struct times cold, own;
+    double cpu_us_per_copy;
     uint32_t threads_created;
     double *stair_ms[STAIRS]; /* own time of copies by threads at start; growable by rounds */
     size_t stair_n[STAIRS];
@@ -50,11 +53,19 @@ struct seat {
 
 /* ---- the child ---- */
 
+static double cpu_us_now(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec * 1e6 + (double)used.tv_nsec / 1e3;
+}
+
 static void burst_once(const struct pool *pool, struct burst *burst, struct seat_memory *memory)
 {
     uint32_t threads = atomic_load(&burst->threads);
     atomic_store(&burst->answered, 0);
     memory->threads_ready = threads;
+    double cpu_us = cpu_us_now();
     memory->from_mono_ns = tw_mono_ns();
     pool->submit(burst);
     uint32_t most = threads;
@@ -64,6 +75,7 @@ static void burst_once(const struct pool *pool, struct burst *burst, struct seat
         usleep(1000);
     }
     memory->threads_created = most - threads;
+    memory->cpu_us = cpu_us_now() - cpu_us;
 }
 
 static _Noreturn void child_main(const struct seat *seat, const struct bench_options *options)
@@ -175,6 +187,7 @@ static bool seat_round(struct seat *seat, const struct bench_options *options, u
     seat->p95[round] = own.p95;
     seat->p99[round] = own.p99;
     seat->max[round] = own.max;
+    seat->cpu_us[round] = seat->memory->cpu_us / copies;
     if (seat->memory->threads_created > seat->threads_created)
         seat->threads_created = seat->memory->threads_created;
     return true;
@@ -210,6 +223,7 @@ static double median_of_copy(const double *values, uint32_t n)
 
 static void seat_conclude(struct seat *seat, uint32_t rounds)
 {
+    seat->cpu_us_per_copy = median_of_copy(seat->cpu_us, rounds);
     seat->own = (struct times){median_of_copy(seat->p50, rounds), median_of_copy(seat->p95, rounds),
                                median_of_copy(seat->p99, rounds), median_of_copy(seat->max, rounds)};
 }
@@ -255,8 +269,8 @@ static void burst_json(const struct bench_options *options, struct seat *seats, 
         times_json(stdout, "own_ms", &seats[i].own);
         printf(",");
         times_json(stdout, "cold_ms", &seats[i].cold);
-        printf(",\"threads_ready\":%u,\"threads_created\":%u", seats[i].memory->threads_ready,
-               seats[i].threads_created);
+        printf(",\"threads_ready\":%u,\"threads_created\":%u,\"cpu_us_per_copy\":%.2f",
+               seats[i].memory->threads_ready, seats[i].threads_created, seats[i].cpu_us_per_copy);
         if (bottom != NULL) {
             struct ratio p50 = ratio_of(seats[i].p50, bottom->p50, options->rounds);
             struct ratio max = ratio_of(seats[i].max, bottom->max, options->rounds);
@@ -304,12 +318,13 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
            options->closes, options->followers, options->closes * options->followers,
            (double)options->answer_ns / 1e6, options->threads,
            options->realtime && machine.realtime_allowed ? "real-time" : "ordinary", options->rounds);
-    printf("%-16s %8s %8s %8s %8s %9s %8s  %s\n", "pool", "p50", "p95", "p99", "max", "cold max",
-           "created", "of floor: p50 (spread)      max (spread)");
+    printf("%-16s %8s %8s %8s %8s %9s %8s %8s  %s\n", "pool", "p50", "p95", "p99", "max", "cold max",
+           "CPU us", "created", "of floor: p50 (spread)      max (spread)");
     for (size_t i = 0; i < n; i++) {
         const struct seat *seat = &seats[i];
-        printf("%-16s %8.3f %8.3f %8.3f %8.3f %9.3f %8u", seat->pool->name, seat->own.p50, seat->own.p95,
-               seat->own.p99, seat->own.max, seat->cold.max, seat->threads_created);
+        printf("%-16s %8.3f %8.3f %8.3f %8.3f %9.3f %8.1f %8u", seat->pool->name, seat->own.p50,
+               seat->own.p95, seat->own.p99, seat->own.max, seat->cold.max, seat->cpu_us_per_copy,
+               seat->threads_created);
         if (bottom != NULL) {
             struct ratio p50 = ratio_of(seat->p50, bottom->p50, options->rounds);
             struct ratio max = ratio_of(seat->max, bottom->max, options->rounds);
@@ -356,11 +371,12 @@ static bool pools_check(const char *list)
 static void figures_new(struct seat *seat, const struct bench_options *options)
 {
     size_t copies = (size_t)options->closes * options->followers * options->rounds;
-    double *all = calloc(4 * (size_t)options->rounds, sizeof *all);
+    double *all = calloc(5 * (size_t)options->rounds, sizeof *all);
     seat->p50 = all;
     seat->p95 = all + options->rounds;
     seat->p99 = all + 2 * (size_t)options->rounds;
     seat->max = all + 3 * (size_t)options->rounds;
+    seat->cpu_us = all + 4 * (size_t)options->rounds;
     for (unsigned s = 0; s < STAIRS; s++)
         seat->stair_ms[s] = calloc(copies, sizeof *seat->stair_ms[s]);
 }
