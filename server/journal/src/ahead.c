@@ -1,5 +1,6 @@
-/* ahead.c - space before it is needed. An fdatasync that only writes data is one write; one that also
- * grows the file is two and a wait between them. And what is zeros on the disk is there when it is full. */
+/* ahead.c - space before it is needed. An fdatasync that only writes data is one write; one that
+ * also grows the file is two and a wait between them. And what is zeros on the disk is there when
+ * it is full. */
 #include "inside.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@ uint64_t journal_reserve_bytes(const struct tw_journal *journal)
     return journal->segment_bytes / 4;
 }
 
-/* A file is zeros up to twice of what is used of the current one: whole when that is half full. The work
- * is spread over the appends that ask for it, and an idle log takes little space. */
+/* A file is zeros up to twice of what is used of the current one: whole when that is half full. The
+ * work is spread over the appends that ask for it, and an idle log takes little space. */
 static uint64_t zeros_wanted(const struct tw_journal *journal, uint64_t offset)
 {
     uint64_t wanted = (2 * offset + AHEAD_STEP_BYTES - 1) / AHEAD_STEP_BYTES * AHEAD_STEP_BYTES;
@@ -32,7 +33,8 @@ static uint64_t current_zeros_wanted(const struct tw_journal *journal, uint64_t 
     return wanted > reserve ? wanted : reserve;
 }
 
-/* Zeros of the current segment, up to `wanted`; synced, so that the next sync of records is short. */
+/* Zeros of the current segment, up to `wanted`; synced, so that the next sync of records is short.
+ */
 static int fill_current(struct tw_journal *journal, uint64_t wanted)
 {
     bool is_changed = false;
@@ -59,8 +61,8 @@ static int fill_current(struct tw_journal *journal, uint64_t wanted)
     return result;
 }
 
-/* The next segment's file, created without a mutex: creating waits for the disk. Who begins a segment in
- * that time creates the same file. */
+/* The next segment's file, created without a mutex: creating waits for the disk. Who begins a
+ * segment in that time creates the same file. */
 static int open_next(struct tw_journal *journal)
 {
     (void)pthread_mutex_lock(&journal->ahead_mutex);
@@ -87,8 +89,8 @@ static int open_next(struct tw_journal *journal)
     return 0;
 }
 
-/* Under sync_mutex. A disk that finds out only in a sync that it is full leaves a file of which nothing is
- * known: it must not become a segment. */
+/* Under sync_mutex. A disk that finds out only in a sync that it is full leaves a file of which
+ * nothing is known: it must not become a segment. */
 static int drop_next(struct tw_journal *journal)
 {
     char path[SEGMENT_PATH_BYTES];
@@ -118,8 +120,8 @@ static int sync_next(struct tw_journal *journal)
     return result;
 }
 
-/* Zeros of the next segment, up to `wanted`; each step is synced, so that beginning it finds nothing old
- * to write. */
+/* Zeros of the next segment, up to `wanted`; each step is synced, so that beginning it finds
+ * nothing old to write. */
 static int fill_next(struct tw_journal *journal, uint64_t wanted)
 {
     int result = open_next(journal);
@@ -130,7 +132,8 @@ static int fill_next(struct tw_journal *journal, uint64_t wanted)
         uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
         more = journal->next.fd >= 0 && from < to; /* it may have been begun meanwhile */
         if (more)
-            result = disk_write_zeros(journal->disk, journal->next.fd, from, to, &journal->next_zeros);
+            result =
+                disk_write_zeros(journal->disk, journal->next.fd, from, to, &journal->next_zeros);
         (void)pthread_mutex_unlock(&journal->ahead_mutex);
         if (more && result == 0)
             result = sync_next(journal);

@@ -9,8 +9,8 @@
 
 #define POLYNOMIAL_REVERSED 0x82f63b78u
 
-/* Eight tables: entry [k][b] is what byte b does k bytes further on, so that eight bytes are taken at
- * once ("slicing by 8"). */
+/* Eight tables: entry [k][b] is what byte b does k bytes further on, so that eight bytes are taken
+ * at once ("slicing by 8"). */
 static uint32_t table[8][256];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The checksum of `size` bytes that follow bytes of checksum `crc` (0: nothing before). Thread: any.
- * About 0.1 ns a byte with the processor's instruction, 1 ns without. */
+/* The checksum of `size` bytes that follow bytes of checksum `crc` (0: nothing before). Thread:
+ * any. About 0.1 ns a byte with the processor's instruction, 1 ns without. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t size);
 
 /* The same by table, on every processor; for tests. */

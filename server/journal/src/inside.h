@@ -9,12 +9,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define AHEAD_STEP_BYTES (256u * 1024u)
+#define AHEAD_STEP_BYTES  (256u * 1024u)
 #define FRAME_STACK_BYTES (32u * 1024u)
 
 /* A file that is written to: the segment in use, or the next one. */
 struct segment_file {
-    int fd;          /* -1: none */
+    int fd; /* -1: none */
     uint32_t number;
 };
 
@@ -24,16 +24,15 @@ struct tw_journal {
     void (*die)(const char *why);
     char dir[SEGMENT_PATH_BYTES];
     uint64_t segment_bytes;
-    uint32_t salt;
+    uint32_t salt, life;
     bool syncs;
     int dir_fd; /* holds the flock */
 
-    /* Three mutexes, in this order: who appends holds the first, and all three to begin a segment; the
-     * journal thread takes one of the other two at a time.
-     *   mutex        the head of the log
-     *   sync_mutex   every fdatasync of a segment. One at a time: the kernel tells a failure to one caller
-     *                only, so two at once could let the wrong one believe that all is well
-     *   ahead_mutex  one step of zeros; never held while waiting for the disk */
+    /* Three mutexes, in this order: who appends holds the first, and all three to begin a segment;
+     * the journal thread takes one of the other two at a time. mutex        the head of the log
+     *   sync_mutex   every fdatasync of a segment. One at a time: the kernel tells a failure to one
+     * caller only, so two at once could let the wrong one believe that all is well ahead_mutex  one
+     * step of zeros; never held while waiting for the disk */
     pthread_mutex_t mutex, sync_mutex, ahead_mutex;
 
     /* Guarded by mutex. */
@@ -51,13 +50,15 @@ struct tw_journal {
     struct segment_file next;
     uint64_t next_zeros;
 
-    /* The current segment is written, or zeros, up to here, and no zeros are written before it. Written
-     * under ahead_mutex; who appends reads it without. Only grows while the segment is current. */
+    /* The current segment is written, or zeros, up to here, and no zeros are written before it.
+     * Written under ahead_mutex; who appends reads it without. Only grows while the segment is
+     * current. */
     _Atomic uint64_t current_zeros;
 
     /* Written under mutex, read by any thread. */
-    _Atomic uint64_t offset;   /* in the current segment: where the next record goes */
-    _Atomic uint64_t appended; /* released after the write, so that who sees it sees the bytes there */
+    _Atomic uint64_t offset; /* in the current segment: where the next record goes */
+    _Atomic uint64_t
+        appended; /* released after the write, so that who sees it sees the bytes there */
 
     _Atomic uint64_t durable; /* written under sync_mutex; without syncs under mutex */
 
@@ -82,12 +83,13 @@ int journal_fdatasync(const struct tw_journal *journal, int fd);
 /* Makes everything appended so far durable. Under sync_mutex. */
 void journal_sync_current(struct tw_journal *journal);
 
-/* How much of the current segment is on the disk as zeros before anybody needs it: with the disk full, this
- * is what closes and outcomes are written to. */
+/* How much of the current segment is on the disk as zeros before anybody needs it: with the disk
+ * full, this is what closes and outcomes are written to. */
 uint64_t journal_reserve_bytes(const struct tw_journal *journal);
 
-/* Writes zeros ahead, in steps, as far as what has been appended asks for. A full disk is no failure: it
- * is remembered in has_room. 0 or -errno; *ret_segment: where. Thread: journal, main in open. */
+/* Writes zeros ahead, in steps, as far as what has been appended asks for. A full disk is no
+ * failure: it is remembered in has_room. 0 or -errno; *ret_segment: where. Thread: journal, main in
+ * open. */
 int journal_prepare(struct tw_journal *journal, uint32_t *ret_segment);
 
 /* Creates the file of a segment and makes its name durable. The fd, or -errno. */
@@ -97,7 +99,8 @@ int journal_create_segment(const struct tw_journal *journal, uint32_t number);
 int journal_write_header(const struct tw_journal *journal, int fd, uint32_t number,
                          uint64_t first_sequence, uint32_t previous_crc);
 
-/* Remembers where the current segment's records end; before another one is current. False: no memory. */
+/* Remembers where the current segment's records end; before another one is current. False: no
+ * memory. */
 bool journal_note_ended(struct tw_journal *journal, uint64_t bytes);
 
 #endif

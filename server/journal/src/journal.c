@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- what every part uses ------------------------------------------------------------------------ */
+/* --- what every part uses ------------------------------------------------------------------------
+ */
 
 _Noreturn void journal_die(struct tw_journal *journal, int result, const char *what,
                            uint32_t segment)
@@ -19,12 +20,13 @@ _Noreturn void journal_die(struct tw_journal *journal, int result, const char *w
     bool is_full = result == -ENOSPC || result == -EDQUOT;
     char why[SEGMENT_PATH_BYTES + 512];
 
-    (void)snprintf(why, sizeof(why),
-                   "journal: %s %s/%08" PRIu32 ".log failed: %s; what of it is on the disk is not known, so "
-                   "nothing more is written: %s, then start again: the log is read back and everything "
-                   "without an outcome is asked for first",
-                   what, journal->dir, segment, strerror(-result),
-                   is_full ? "make room on the disk" : "check the disk");
+    (void)snprintf(
+        why, sizeof(why),
+        "journal: %s %s/%08" PRIu32 ".log failed: %s; what of it is on the disk is not known, so "
+        "nothing more is written: %s, then start again: the log is read back and everything "
+        "without an outcome is asked for first",
+        what, journal->dir, segment, strerror(-result),
+        is_full ? "make room on the disk" : "check the disk");
     journal->die(why);
     abort(); /* die() may leave with longjmp, but it may not return */
 }
@@ -120,11 +122,13 @@ bool journal_note_ended(struct tw_journal *journal, uint64_t bytes)
     return true;
 }
 
-/* --- append -------------------------------------------------------------------------------------- */
+/* --- append --------------------------------------------------------------------------------------
+ */
 
 void journal_sync_current(struct tw_journal *journal)
 {
-    /* What is appended is in the current segment, or in one that was durable before this one began. */
+    /* What is appended is in the current segment, or in one that was durable before this one began.
+     */
     uint64_t appended = atomic_load_explicit(&journal->appended, memory_order_acquire);
     int result = journal_fdatasync(journal, journal->current.fd);
 
@@ -139,7 +143,8 @@ static bool is_all_durable(const struct tw_journal *journal)
     return tw_journal_durable(journal) == tw_journal_appended(journal);
 }
 
-/* Under all three. The next segment is the current one; it is created here if nobody has prepared it. */
+/* Under all three. The next segment is the current one; it is created here if nobody has prepared
+ * it. */
 static void next_take(struct tw_journal *journal)
 {
     uint32_t number = journal->current.number + 1;
@@ -161,8 +166,8 @@ static void next_take(struct tw_journal *journal)
                           memory_order_relaxed);
 }
 
-/* Under mutex. All of a segment is durable before the next one is begun: that is why a header, or a record
- * in a later segment, says of every earlier one that it must be whole. */
+/* Under mutex. All of a segment is durable before the next one is begun: that is why a header, or a
+ * record in a later segment, says of every earlier one that it must be whole. */
 static void begin_next(struct tw_journal *journal)
 {
     (void)pthread_mutex_lock(&journal->sync_mutex);
@@ -186,8 +191,8 @@ static void begin_next(struct tw_journal *journal)
     (void)journal->disk->close(journal->disk->context, ended.fd);
 }
 
-/* Under mutex. A record that reaches beyond the zeros moves their end first, and waits for a step of zeros
- * that is being written: otherwise the step could land on the record. */
+/* Under mutex. A record that reaches beyond the zeros moves their end first, and waits for a step
+ * of zeros that is being written: otherwise the step could land on the record. */
 static void claim_space(struct tw_journal *journal, uint64_t end)
 {
     if (end <= atomic_load_explicit(&journal->current_zeros, memory_order_relaxed))
@@ -213,6 +218,7 @@ static uint64_t append_frame(struct tw_journal *journal, struct record *record, 
         journal->syncs ? atomic_load_explicit(&journal->durable, memory_order_relaxed) : 0;
     record->segment = journal->current.number;
     record->previous_crc = journal->previous_crc;
+    record->life = journal->life;
     record_header_write(record, journal->salt, frame);
 
     claim_space(journal, offset + total);
@@ -237,13 +243,15 @@ static void frame_fill(uint8_t *frame, const void *bytes, size_t size)
     memset(frame + used, 0, record_total_bytes(size) - used);
 }
 
-uint64_t tw_journal_append(struct tw_journal *journal, uint16_t type, const void *bytes, size_t size)
+uint64_t tw_journal_append(struct tw_journal *journal, uint16_t type, const void *bytes,
+                           size_t size)
 {
     assert(size <= TW_JOURNAL_RECORD_BYTES_MAX);
     uint8_t stack[FRAME_STACK_BYTES];
     bool is_small = record_total_bytes(size) <= sizeof(stack);
     struct record record = {.size = (uint32_t)size,
                             .type = type,
+                            .version = JOURNAL_VERSION,
                             .bytes_crc = record_bytes_crc(journal->salt, bytes, size)};
 
     if (is_small)
@@ -281,10 +289,11 @@ bool tw_journal_has_room(const struct tw_journal *journal)
     return atomic_load_explicit(&journal->has_room, memory_order_relaxed);
 }
 
-/* --- the journal thread -------------------------------------------------------------------------- */
+/* --- the journal thread --------------------------------------------------------------------------
+ */
 
-/* A segment that is nearly full ends when nothing in it waits for the disk: whoever would have filled it
- * would have to wait for a sync. */
+/* A segment that is nearly full ends when nothing in it waits for the disk: whoever would have
+ * filled it would have to wait for a sync. */
 static void end_early(struct tw_journal *journal)
 {
     if (!tw_journal_has_room(journal))
@@ -354,6 +363,7 @@ void tw_journal_size(const struct tw_journal *journal, uint32_t *ret_segments, u
 
     (void)pthread_mutex_lock(mutex);
     *ret_segments = journal->ended_count + 1;
-    *ret_bytes = journal->bytes_total + atomic_load_explicit(&journal->offset, memory_order_relaxed);
+    *ret_bytes =
+        journal->bytes_total + atomic_load_explicit(&journal->offset, memory_order_relaxed);
     (void)pthread_mutex_unlock(mutex);
 }

@@ -1,5 +1,6 @@
 /* open.c - reads what is there, decides what a bad place is, and prepares to append. */
 #include "inside.h"
+#include "read.h"
 
 #include <tradewake/base/log.h>
 
@@ -14,21 +15,12 @@
 #include <unistd.h>
 
 #define SEGMENT_BYTES_DEFAULT (64u * 1024u * 1024u)
-#define SEGMENT_BYTES_MIN 4096u
+#define SEGMENT_BYTES_MIN     4096u
 
-/* What reading found out, for what comes after. */
 struct opening {
     const struct tw_journal_options *options;
     struct tw_journal *journal;
-    struct segment_list list;
-    struct segment_image image;
-    struct segment_chain chain;
-
-    uint32_t current;      /* the last segment that is begun; 0: none is */
-    uint64_t current_end;  /* where its records end */
-    uint64_t current_size; /* of its file */
-    bool current_is_torn;  /* what stands behind its end must go */
-    uint32_t next;         /* the one after it, not begun; 0: there is none */
+    struct log_reading reading;
 };
 
 static void die_for_real(const char *why)
@@ -37,28 +29,8 @@ static void die_for_real(const char *why)
     _exit(1);
 }
 
-static tw_status damage(struct opening *opening, uint32_t segment, uint64_t offset,
-                        const char *what, struct tw_error *error)
-{
-    return tw_error_set(error, TW_INVALID,
-                        "journal: damage in %s/%08" PRIu32 ".log at offset %" PRIu64 ", sequence %" PRIu64
-                        ": %s. It was durable once, so this is not the end of a crash; nothing was "
-                        "changed. Bring the file back from a copy, or move the directory away and "
-                        "start with an empty one",
-                        opening->options->dir, segment, offset, opening->chain.sequence_next, what);
-}
-
-static tw_status other_version(struct opening *opening, uint32_t segment, uint32_t version,
-                               struct tw_error *error)
-{
-    return tw_error_set(error, TW_INVALID,
-                        "journal: %s/%08" PRIu32 ".log is of version %" PRIu32 ", expected %u: it was written by "
-                        "another tradewake; start that one, or give this one another state "
-                        "directory",
-                        opening->options->dir, segment, version, JOURNAL_VERSION);
-}
-
-/* --- directory ----------------------------------------------------------------------------------- */
+/* --- directory -----------------------------------------------------------------------------------
+ */
 
 static tw_status directory_make(const char *dir, struct tw_error *error)
 {
@@ -67,7 +39,8 @@ static tw_status directory_make(const char *dir, struct tw_error *error)
     return segment_io_error(error, -errno, "cannot make", dir);
 }
 
-/* The directory's own name is in its parent; also when the one who made it was stopped right after. */
+/* The directory's own name is in its parent; also when the one who made it was stopped right after.
+ */
 static int parent_sync(const struct tw_journal *journal)
 {
     char parent[SEGMENT_PATH_BYTES];
@@ -101,13 +74,8 @@ static tw_status directory_lock(struct tw_journal *journal, struct tw_error *err
     return segment_io_error(error, -errno, "cannot lock", journal->dir);
 }
 
-/* --- reading ------------------------------------------------------------------------------------- */
-
-static tw_status load(struct opening *opening, uint32_t number, struct tw_error *error)
-{
-    return segment_image_load(&opening->image, opening->journal->disk, opening->options->dir, number,
-                              error);
-}
+/* --- reading -------------------------------------------------------------------------------------
+ */
 
 static tw_status replay_record(void *context, const struct record *record, uint64_t offset,
                                const uint8_t *bytes, struct tw_error *error)
@@ -115,148 +83,64 @@ static tw_status replay_record(void *context, const struct record *record, uint6
     const struct tw_journal_options *options = context;
 
     (void)offset;
-    if (options->replay == NULL)
-        return TW_OK;
     return options->replay(options->replay_context, record->sequence, record->type, bytes,
                            record->size, error);
 }
 
-/* A segment is begun only when all before it is durable: whatever stands in a later one makes a bad place
- * here damage. Fails: as such, or because a later one cannot be read. */
-static tw_status expect_empty_after(struct opening *opening, uint32_t at, uint64_t offset,
-                                    const char *what, struct tw_error *error)
+static void log_cut(const struct log_reading *reading)
 {
-    uint32_t segment = opening->list.numbers[at];
-
-    for (uint32_t i = at + 1; i < opening->list.count; i++) {
-        tw_status status = load(opening, opening->list.numbers[i], error);
-        if (status != TW_OK)
-            return status;
-        if (!is_all_zero(opening->image.bytes, opening->image.size))
-            return damage(opening, segment, offset, what, error);
-    }
-    return TW_OK;
-}
-
-/* A bad place: damage, or the torn end of a crash. TW_OK: torn. */
-static tw_status judge_bad_place(struct opening *opening, uint32_t at, const struct segment_end *end,
-                                 struct tw_error *error)
-{
-    uint32_t segment = opening->list.numbers[at];
-    uint32_t behind;
-    uint64_t claimed =
-        segment_claims(&opening->image, opening->chain.salt, end->offset, &behind);
-    const char *what = found_words(end->found);
-
-    if (claimed >= opening->chain.sequence_next)
-        return damage(opening, segment, end->offset, what, error);
-    size_t size = opening->image.size;
-    tw_status status = expect_empty_after(opening, at, end->offset, what, error);
-    if (status != TW_OK)
-        return status;
-
     tw_log(TW_LOG_WARN, "journal.cut",
-           "segment=%08" PRIu32 " offset=%" PRIu64 " bytes=%" PRIu64 " last_sequence=%" PRIu64
-           " valid_behind=%" PRIu32 " found=\"%s\" next=\"was never durable, is zeroed\"",
-           segment, end->offset, (uint64_t)size - end->offset, opening->chain.sequence_next - 1, behind,
-           what);
-    return TW_OK;
+           "segment=%08" PRIu32 " offset=%" PRIu64 " last_sequence=%" PRIu64
+           " valid_behind=%" PRIu32 " found=\"%s\" next=\"it was never durable: zeroed\"",
+           reading->bad_segment, reading->bad_offset, reading->chain.sequence_next - 1,
+           reading->records_behind, reading->what);
 }
 
-/* The oldest segment has no header. A first start that was cut short leaves zeros, or part of the header
- * and zeros; anything else was a log. */
-static tw_status judge_oldest(struct opening *opening, const struct segment_end *end,
-                              struct tw_error *error)
+/* What the verdict means for who wants to write. */
+static tw_status act_on_verdict(const struct log_reading *reading, struct tw_error *error)
 {
-    uint32_t number = opening->list.numbers[0];
-    const struct segment_image *image = &opening->image;
-    bool is_empty = image->size <= SEGMENT_HEADER_BYTES ||
-                    is_all_zero(image->bytes + SEGMENT_HEADER_BYTES,
-                                image->size - SEGMENT_HEADER_BYTES);
-
-    if (number != 1 || !is_empty || end->found == FOUND_CHAIN)
-        return damage(opening, number, 0, found_words(end->found), error);
-    opening->next = number;
-    return expect_empty_after(opening, 0, 0, found_words(end->found), error);
-}
-
-/* One segment; *ret_is_last when nothing behind it matters. */
-static tw_status read_segment(struct opening *opening, uint32_t at, bool *ret_is_last,
-                              struct tw_error *error)
-{
-    uint32_t number = opening->list.numbers[at];
-    struct segment_end end;
-
-    tw_status status = load(opening, number, error);
-    if (status != TW_OK)
-        return status;
-    size_t size = opening->image.size;
-    status = segment_read(&opening->image, &opening->chain, replay_record,
-                          (void *)(uintptr_t)opening->options, &end, error);
-    if (status != TW_OK)
-        return status;
-    if (end.found == FOUND_VERSION)
-        return other_version(opening, number, end.version, error);
-
-    if (!end.is_begun) {
-        *ret_is_last = true;
-        if (at == 0)
-            return judge_oldest(opening, &end, error);
-        if (end.found == FOUND_CHAIN)
-            return damage(opening, number, 0, "a segment that does not follow the one before it",
-                          error);
-        opening->next = number;
-        if (end.found == FOUND_ZEROS)
-            return expect_empty_after(opening, at, 0, "a segment that was never begun", error);
-        return judge_bad_place(opening, at, &end, error);
-    }
-
-    opening->current = number;
-    opening->current_end = end.offset;
-    opening->current_size = size;
-    opening->current_is_torn = end.found != FOUND_ZEROS;
-    if (!opening->current_is_torn)
+    switch (reading->verdict) {
+    case VERDICT_WHOLE:
         return TW_OK;
-    *ret_is_last = true;
-    if (at + 1 < opening->list.count)
-        opening->next = opening->list.numbers[at + 1];
-    return judge_bad_place(opening, at, &end, error);
-}
-
-static tw_status read_all(struct opening *opening, struct tw_error *error)
-{
-    tw_status status = segment_list_read(opening->options->dir, &opening->list, error);
-    if (status != TW_OK)
-        return status;
-    uint32_t missing = segment_list_missing(&opening->list);
-    if (missing != 0)
+    case VERDICT_TORN:
+        log_cut(reading);
+        return TW_OK;
+    case VERDICT_DAMAGE:
+        return tw_error_set(
+            error, TW_INVALID,
+            "journal: damage in %s/%08" PRIu32 ".log at offset %" PRIu64 ", sequence %" PRIu64
+            ": %s. It was durable once, so it is not the torn end "
+            "of a crash. Nothing was changed: bring the file back from a copy, or move "
+            "the directory away and start with an empty one",
+            reading->dir, reading->bad_segment, reading->bad_offset, reading->chain.sequence_next,
+            reading->what);
+    case VERDICT_VERSION:
         return tw_error_set(error, TW_INVALID,
-                            "journal: %s/%08" PRIu32 ".log is missing, and later ones are there; nothing was "
-                            "changed. Bring the file back from a copy, or move the directory away "
-                            "and start with an empty one",
-                            opening->options->dir, missing);
-
-    bool is_last = false;
-    for (uint32_t i = 0; i < opening->list.count && !is_last; i++) {
-        status = read_segment(opening, i, &is_last, error);
-        if (status != TW_OK)
-            return status;
-        if (opening->current != 0 && opening->current != opening->list.numbers[i])
-            continue;
-        /* Which of the segments before the current one end where is asked for by tw_journal_size(). */
-        if (i + 1 < opening->list.count && !is_last && opening->current != 0 &&
-            !journal_note_ended(opening->journal, opening->current_end))
-            return tw_error_set(error, TW_NO_MEMORY, "journal: no memory for the list of segments");
+                            "journal: %s/%08" PRIu32 ".log at offset %" PRIu64
+                            " is of version %" PRIu32
+                            ", expected %u. Nothing was changed: start the tradewake "
+                            "that wrote it, or give this one another state directory",
+                            reading->dir, reading->bad_segment, reading->bad_offset,
+                            reading->bad_version, JOURNAL_VERSION);
+    case VERDICT_MISSING:
+        return tw_error_set(error, TW_INVALID,
+                            "journal: %s/%08" PRIu32
+                            ".log is missing, earlier and later ones are there. "
+                            "Nothing was changed: bring the file back from a copy, or move the "
+                            "directory away and start with an empty one",
+                            reading->dir, reading->bad_segment);
     }
-    /* The last begun one is not ended. */
-    struct tw_journal *journal = opening->journal;
-    uint32_t begun = opening->current == 0 ? 0 : opening->current - opening->list.numbers[0];
-    while (journal->ended_count > begun)
-        journal->bytes_total -= journal->ended_bytes[--journal->ended_count];
-    return TW_OK;
+    return TW_INVALID;
 }
 
-/* --- making it whole ----------------------------------------------------------------------------- */
+/* --- making it whole -----------------------------------------------------------------------------
+ */
+
+static tw_status load(struct opening *opening, uint32_t number, struct tw_error *error)
+{
+    return segment_image_load(&opening->reading.image, opening->journal->disk,
+                              opening->journal->dir, number, error);
+}
 
 static tw_status open_to_write(struct opening *opening, uint32_t number, int *ret_fd,
                                struct tw_error *error)
@@ -264,7 +148,7 @@ static tw_status open_to_write(struct opening *opening, uint32_t number, int *re
     const struct tw_journal_disk *disk = opening->journal->disk;
     char path[SEGMENT_PATH_BYTES];
 
-    (void)segment_path(opening->options->dir, number, path); /* it was read by this path */
+    (void)segment_path(opening->journal->dir, number, path); /* it was read by this path */
     int fd = disk->open(disk->context, path, O_RDWR | O_CLOEXEC, 0);
     if (fd < 0)
         return segment_io_error(error, fd, "cannot open for writing", path);
@@ -272,80 +156,82 @@ static tw_status open_to_write(struct opening *opening, uint32_t number, int *re
     return TW_OK;
 }
 
-/* Everything that no later record calls durable is written once more: after a failed sync the page cache
- * may hold as clean what the disk never got, and a sync alone would then say that all is well. */
+/* Everything that no later record calls durable is written once more: after a failed sync the page
+ * cache may hold as clean what the disk never got, and a sync alone would then say that all is
+ * well. */
 static int rewrite_unclaimed(struct opening *opening, int fd)
 {
-    const struct segment_image *image = &opening->image;
+    const struct log_reading *reading = &opening->reading;
+    const struct segment_image *image = &reading->image;
     uint64_t offset = SEGMENT_HEADER_BYTES;
     uint64_t from = 0;
     struct record record;
 
-    while (offset < opening->current_end) {
-        if (record_read(image->bytes + offset, image->size - (size_t)offset, opening->chain.salt,
+    while (offset < reading->current_end) {
+        if (record_read(image->bytes + offset, image->size - (size_t)offset, reading->chain.salt,
                         &record) != FOUND_GOOD)
             return -EIO; /* it was good a moment ago */
-        if (record.sequence > opening->chain.claimed)
+        if (record.sequence > reading->chain.claimed)
             break;
         offset += record_total_bytes(record.size);
         from = offset;
     }
     return disk_write_all(opening->journal->disk, fd, image->bytes + from,
-                          (size_t)(opening->current_end - from), from);
+                          (size_t)(reading->current_end - from), from);
 }
 
 static tw_status mend_current(struct opening *opening, struct tw_error *error)
 {
     struct tw_journal *journal = opening->journal;
+    const struct log_reading *reading = &opening->reading;
 
-    tw_status status = open_to_write(opening, opening->current, &journal->current.fd, error);
+    tw_status status = open_to_write(opening, reading->current, &journal->current.fd, error);
     if (status != TW_OK)
         return status;
-    journal->current.number = opening->current;
-    status = load(opening, opening->current, error);
+    journal->current.number = reading->current;
+    status = load(opening, reading->current, error);
     if (status != TW_OK)
         return status;
 
+    int result = rewrite_unclaimed(opening, journal->current.fd);
     uint64_t done;
-    int result = 0;
-    if (opening->current_is_torn)
-        result = disk_write_zeros(journal->disk, journal->current.fd, opening->current_end,
-                                  opening->current_size, &done);
-    if (result == 0)
-        result = rewrite_unclaimed(opening, journal->current.fd);
+    if (result == 0 && reading->verdict == VERDICT_TORN && reading->bad_segment == reading->current)
+        result = disk_write_zeros(journal->disk, journal->current.fd, reading->current_end,
+                                  reading->current_size, &done);
     if (result == 0)
         result = journal_fdatasync(journal, journal->current.fd);
     if (result < 0)
         return segment_io_error(error, result, "cannot mend the end of the log in", journal->dir);
-    atomic_store(&journal->current_zeros, opening->current_size);
-    atomic_store(&journal->offset, opening->current_end);
+    atomic_store(&journal->current_zeros, reading->current_size);
+    atomic_store(&journal->offset, reading->current_end);
     return TW_OK;
 }
 
 static tw_status mend_next(struct opening *opening, struct tw_error *error)
 {
     struct tw_journal *journal = opening->journal;
-    if (opening->next == 0)
+    const struct log_reading *reading = &opening->reading;
+    if (reading->next == 0)
         return TW_OK;
 
-    tw_status status = open_to_write(opening, opening->next, &journal->next.fd, error);
+    tw_status status = open_to_write(opening, reading->next, &journal->next.fd, error);
     if (status != TW_OK)
         return status;
-    journal->next.number = opening->next;
-    status = load(opening, opening->next, error);
+    journal->next.number = reading->next;
+    status = load(opening, reading->next, error);
     if (status != TW_OK)
         return status;
-    journal->next_zeros = opening->image.size;
-    if (is_all_zero(opening->image.bytes, opening->image.size))
+    journal->next_zeros = reading->image.size;
+    if (is_all_zero(reading->image.bytes, reading->image.size))
         return TW_OK;
 
     uint64_t done;
-    int result = disk_write_zeros(journal->disk, journal->next.fd, 0, opening->image.size, &done);
+    int result = disk_write_zeros(journal->disk, journal->next.fd, 0, reading->image.size, &done);
     if (result == 0)
         result = journal_fdatasync(journal, journal->next.fd);
-    return result < 0 ? segment_io_error(error, result, "cannot zero the next segment in",
-                                         journal->dir)
-                      : TW_OK;
+    return result < 0
+               ? segment_io_error(error, result, "cannot zero the next segment in", journal->dir)
+               : TW_OK;
 }
 
 /* No segment is begun: the log begins here. Its header is durable before anything is appended. */
@@ -380,44 +266,60 @@ static tw_status begin_log(struct opening *opening, struct tw_error *error)
     return TW_OK;
 }
 
+static void journal_take_ended(struct tw_journal *journal, struct log_reading *reading)
+{
+    journal->ended_bytes = reading->ended_bytes;
+    journal->ended_count = reading->ended_count;
+    journal->ended_capacity = reading->ended_bytes == NULL ? 0 : reading->list.count;
+    reading->ended_bytes = NULL;
+    for (uint32_t i = 0; i < journal->ended_count; i++)
+        journal->bytes_total += journal->ended_bytes[i];
+}
+
 static tw_status make_whole(struct opening *opening, struct tw_error *error)
 {
     struct tw_journal *journal = opening->journal;
+    struct log_reading *reading = &opening->reading;
+    uint64_t last = reading->chain.sequence_next - 1;
 
-    journal->salt = opening->chain.salt;
-    journal->previous_crc = opening->chain.previous_crc;
+    journal->salt = reading->chain.salt;
+    journal->previous_crc = reading->chain.previous_crc;
+    journal->oldest = reading->list.count > 0 ? reading->list.numbers[0] : 1;
+    journal_take_ended(journal, reading);
+    atomic_store(&journal->appended, last);
+    if (getrandom(&journal->life, sizeof(journal->life), 0) != (ssize_t)sizeof(journal->life))
+        return segment_io_error(error, -errno, "cannot get random bytes for", journal->dir);
+
     tw_status status = mend_next(opening, error);
     if (status != TW_OK)
         return status;
-    status = opening->current == 0 ? begin_log(opening, error) : mend_current(opening, error);
+    status = reading->current == 0 ? begin_log(opening, error) : mend_current(opening, error);
     if (status != TW_OK)
         return status;
-
-    uint64_t last = opening->chain.sequence_next - 1;
-    journal->oldest = opening->list.count > 0 ? opening->list.numbers[0] : 1;
-    atomic_store(&journal->appended, last);
-    atomic_store(&journal->durable, last);
 
     /* A process that was killed may have created a segment and not have got to this. */
     int result =
         journal->syncs ? journal->disk->sync_directory(journal->disk->context, journal->dir) : 0;
-    uint32_t segment;
-    if (result == 0)
+    if (result == 0) {
+        uint32_t segment;
+        atomic_store(&journal->durable, last);
         result = journal_prepare(journal, &segment);
-    if (result < 0)
-        return segment_io_error(error, result, "cannot prepare", journal->dir);
-    return TW_OK;
+    }
+    return result < 0 ? segment_io_error(error, result, "cannot prepare", journal->dir) : TW_OK;
 }
 
-/* --- the two ends -------------------------------------------------------------------------------- */
+/* --- the two ends --------------------------------------------------------------------------------
+ */
 
-static tw_status journal_new(const struct tw_journal_options *options, struct tw_journal **ret_journal,
-                             struct tw_error *error)
+static tw_status journal_new(const struct tw_journal_options *options,
+                             struct tw_journal **ret_journal, struct tw_error *error)
 {
-    uint64_t segment_bytes = options->segment_bytes ? options->segment_bytes : SEGMENT_BYTES_DEFAULT;
+    uint64_t segment_bytes =
+        options->segment_bytes ? options->segment_bytes : SEGMENT_BYTES_DEFAULT;
     if (segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > SEGMENT_BYTES_MAX / 2)
-        return tw_error_set(error, TW_INVALID, "journal: segment_bytes is %" PRIu64 ", expected %u..%u",
-                            segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX / 2);
+        return tw_error_set(error, TW_INVALID,
+                            "journal: segment_bytes is %" PRIu64 ", expected %u..%u", segment_bytes,
+                            SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX / 2);
     char longest[SEGMENT_PATH_BYTES];
     if (!segment_path(options->dir, 1, longest))
         return tw_error_set(error, TW_INVALID, "journal: the path of the directory is too long");
@@ -460,14 +362,18 @@ tw_status tw_journal_open(const struct tw_journal_options *options, struct tw_jo
         status = directory_lock(opening.journal, error);
     if (status != TW_OK)
         goto done;
-    opening.chain.sequence_next = 1;
-    status = read_all(&opening, error);
+    opening.reading = (struct log_reading){.disk = opening.journal->disk,
+                                           .dir = opening.journal->dir,
+                                           .each = options->replay ? replay_record : NULL,
+                                           .context = (void *)(uintptr_t)options};
+    status = log_read(&opening.reading, error);
+    if (status == TW_OK)
+        status = act_on_verdict(&opening.reading, error);
     if (status == TW_OK)
         status = make_whole(&opening, error);
 
 done:
-    segment_list_clear(&opening.list);
-    segment_image_clear(&opening.image);
+    log_reading_clear(&opening.reading);
     if (status != TW_OK)
         tw_journal_close(opening.journal);
     else

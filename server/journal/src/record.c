@@ -10,7 +10,7 @@
 
 static const char segment_magic[8] = "TWJOURNL";
 
-/* Offsets in a segment header; the last one, magic and version are the same in every version. */
+/* Offsets in a segment header. */
 enum {
     SEGMENT_VERSION = 8,
     SEGMENT_NUMBER = 12,
@@ -31,8 +31,8 @@ enum {
     RECORD_DURABLE = 24,
     RECORD_PREVIOUS = 32,
     RECORD_BYTES_CRC = 36,
-    RECORD_CRC = 40,
-    RECORD_ZERO = 44
+    RECORD_LIFE = 40,
+    RECORD_CRC = 44
 };
 
 static void put(uint8_t *out, uint64_t value, unsigned bytes)
@@ -103,7 +103,7 @@ uint32_t record_bytes_crc(uint32_t salt, const void *bytes, size_t size)
 void record_header_write(struct record *record, uint32_t salt, uint8_t out[RECORD_HEADER_BYTES])
 {
     put(out + RECORD_MAGIC_AT, RECORD_MAGIC, 4);
-    put(out + RECORD_VERSION, JOURNAL_VERSION, 2);
+    put(out + RECORD_VERSION, record->version, 2);
     put(out + RECORD_TYPE, record->type, 2);
     put(out + RECORD_SEGMENT, record->segment, 4);
     put(out + RECORD_SIZE, record->size, 4);
@@ -111,16 +111,16 @@ void record_header_write(struct record *record, uint32_t salt, uint8_t out[RECOR
     put(out + RECORD_DURABLE, record->durable, 8);
     put(out + RECORD_PREVIOUS, record->previous_crc, 4);
     put(out + RECORD_BYTES_CRC, record->bytes_crc, 4);
+    put(out + RECORD_LIFE, record->life, 4);
     record->crc = crc32c(salt, out, RECORD_CRC);
     put(out + RECORD_CRC, record->crc, 4);
-    put(out + RECORD_ZERO, 0, 4);
 }
 
 /* The header alone: cheap, so that looking for records behind a bad one costs a few comparisons a
  * place, whatever stands there. */
 static bool header_read(const uint8_t *bytes, uint32_t salt, struct record *ret_record)
 {
-    if (get(bytes + RECORD_MAGIC_AT, 4) != RECORD_MAGIC || get(bytes + RECORD_ZERO, 4) != 0 ||
+    if (get(bytes + RECORD_MAGIC_AT, 4) != RECORD_MAGIC ||
         get(bytes + RECORD_CRC, 4) != crc32c(salt, bytes, RECORD_CRC))
         return false;
 
@@ -131,8 +131,10 @@ static bool header_read(const uint8_t *bytes, uint32_t salt, struct record *ret_
         .size = (uint32_t)get(bytes + RECORD_SIZE, 4),
         .previous_crc = (uint32_t)get(bytes + RECORD_PREVIOUS, 4),
         .bytes_crc = (uint32_t)get(bytes + RECORD_BYTES_CRC, 4),
+        .life = (uint32_t)get(bytes + RECORD_LIFE, 4),
         .crc = (uint32_t)get(bytes + RECORD_CRC, 4),
         .type = (uint16_t)get(bytes + RECORD_TYPE, 2),
+        .version = (uint16_t)get(bytes + RECORD_VERSION, 2),
     };
     return ret_record->size <= TW_JOURNAL_RECORD_BYTES_MAX &&
            ret_record->durable < ret_record->sequence;
@@ -146,7 +148,7 @@ enum found record_read(const uint8_t *bytes, size_t size, uint32_t salt, struct 
         return FOUND_CUT;
     if (!header_read(bytes, salt, ret_record))
         return FOUND_HEADER;
-    if (get(bytes + RECORD_VERSION, 2) != JOURNAL_VERSION)
+    if (ret_record->version != JOURNAL_VERSION)
         return FOUND_VERSION;
 
     size_t total = record_total_bytes(ret_record->size);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READ_STEP_BYTES (1024u * 1024u)
-#define NAME_DIGITS 8u
+#define READ_STEP_BYTES    (1024u * 1024u)
+#define NAME_DIGITS        8u
 #define SEGMENT_NUMBER_MAX 99999999u
 
 tw_status segment_io_error(struct tw_error *error, int result, const char *what, const char *path)
@@ -17,15 +17,17 @@ tw_status segment_io_error(struct tw_error *error, int result, const char *what,
     switch (-result) {
     case ENOSPC:
     case EDQUOT:
-        return tw_error_set(error, TW_IO, "journal: %s %s: the disk is full (%s): make room and start again",
+        return tw_error_set(error, TW_IO,
+                            "journal: %s %s: the disk is full (%s): make room and start again",
                             what, path, strerror(-result));
     case EROFS:
     case EACCES:
     case EPERM:
-        return tw_error_set(error, TW_IO,
-                            "journal: %s %s: not allowed (%s): the directory must be on a writable disk "
-                            "and belong to the user that runs the server",
-                            what, path, strerror(-result));
+        return tw_error_set(
+            error, TW_IO,
+            "journal: %s %s: not allowed (%s): the directory must be on a writable disk "
+            "and belong to the user that runs the server",
+            what, path, strerror(-result));
     default:
         return tw_error_set(error, TW_IO, "journal: %s %s: %s", what, path, strerror(-result));
     }
@@ -149,9 +151,9 @@ static tw_status image_read(struct segment_image *image, const struct tw_journal
             return tw_error_set(error, TW_INVALID, "journal: %s is larger than any segment", path);
 
         size_t room = image->capacity - image->size;
-        int64_t n = disk->pread(disk->context, fd, image->bytes + image->size,
-                                room < READ_STEP_BYTES ? room : READ_STEP_BYTES,
-                                (int64_t)image->size);
+        int64_t n =
+            disk->pread(disk->context, fd, image->bytes + image->size,
+                        room < READ_STEP_BYTES ? room : READ_STEP_BYTES, (int64_t)image->size);
         if (n == -EINTR)
             continue;
         if (n < 0)
@@ -185,7 +187,8 @@ void segment_image_clear(struct segment_image *image)
     *image = (struct segment_image){0};
 }
 
-/* The header of the oldest segment says where the log begins; every later one is known beforehand. */
+/* The header of the oldest segment says where the log begins; every later one is known beforehand.
+ */
 static enum found header_follow(const struct segment_image *image, struct segment_chain *chain,
                                 struct segment_end *end)
 {
@@ -219,29 +222,32 @@ static bool record_follows(const struct record *record, const struct segment_cha
 }
 
 tw_status segment_read(const struct segment_image *image, struct segment_chain *chain,
-                       segment_record_fn *each, void *context, struct segment_end *ret_end,
+                       const struct segment_read_options *options, struct segment_end *ret_end,
                        struct tw_error *error)
 {
-    *ret_end = (struct segment_end){0};
-    ret_end->found = header_follow(image, chain, ret_end);
-    if (ret_end->found != FOUND_GOOD)
-        return TW_OK;
-    ret_end->is_begun = true;
-    ret_end->offset = SEGMENT_HEADER_BYTES;
+    *ret_end = (struct segment_end){.offset = options->from, .is_begun = options->from > 0};
+    if (!ret_end->is_begun) {
+        ret_end->found = header_follow(image, chain, ret_end);
+        if (ret_end->found != FOUND_GOOD)
+            return TW_OK;
+        ret_end->is_begun = true;
+        ret_end->offset = SEGMENT_HEADER_BYTES;
+    }
 
     for (;;) {
         struct record record = {0};
         const uint8_t *at = image->bytes + ret_end->offset;
         ret_end->found =
             record_read(at, image->size - (size_t)ret_end->offset, chain->salt, &record);
+        ret_end->version = record.version;
         if (ret_end->found == FOUND_GOOD && !record_follows(&record, chain, image->number))
             ret_end->found = FOUND_CHAIN;
         if (ret_end->found != FOUND_GOOD)
             return TW_OK;
 
-        if (each != NULL) {
-            tw_status status =
-                each(context, &record, ret_end->offset, at + RECORD_HEADER_BYTES, error);
+        if (options->each != NULL) {
+            tw_status status = options->each(options->context, &record, ret_end->offset,
+                                             at + RECORD_HEADER_BYTES, error);
             if (status != TW_OK)
                 return status;
         }

@@ -9,7 +9,7 @@
 #include <tradewake/journal/journal.h>
 
 #define SEGMENT_PATH_BYTES 4096u
-#define SEGMENT_BYTES_MAX (1024u * 1024u * 1024u)
+#define SEGMENT_BYTES_MAX  (1024u * 1024u * 1024u)
 
 /* The numbers of the segment files in a directory, ascending. Heap. */
 struct segment_list {
@@ -52,6 +52,12 @@ struct segment_chain {
 typedef tw_status segment_record_fn(void *context, const struct record *record, uint64_t offset,
                                     const uint8_t *bytes, struct tw_error *error);
 
+struct segment_read_options {
+    segment_record_fn *each; /* may be NULL */
+    void *context;
+    uint64_t from; /* 0: from the header on; else behind a record that *chain has got to */
+};
+
 struct segment_end {
     enum found found; /* ZEROS: all of it is good */
     bool is_begun;    /* has its own good header */
@@ -59,10 +65,9 @@ struct segment_end {
     uint32_t version; /* for FOUND_VERSION */
 };
 
-/* Reads header and records, moves *chain along. each: may be NULL.
- * Returns what each() said. */
+/* Reads header and records, moves *chain along. Returns what each() said. */
 tw_status segment_read(const struct segment_image *image, struct segment_chain *chain,
-                       segment_record_fn *each, void *context, struct segment_end *ret_end,
+                       const struct segment_read_options *options, struct segment_end *ret_end,
                        struct tw_error *error);
 
 /* The highest durable sequence that a valid record at or behind `offset` names; 0: there is none.

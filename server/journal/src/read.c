@@ -1,0 +1,186 @@
+#include "read.h"
+
+#include <stdlib.h>
+
+static tw_status load(struct log_reading *reading, uint32_t number, struct tw_error *error)
+{
+    return segment_image_load(&reading->image, reading->disk, reading->dir, number, error);
+}
+
+static void set_verdict(struct log_reading *reading, enum verdict verdict, uint32_t segment,
+                        uint64_t offset, const char *what)
+{
+    reading->verdict = verdict;
+    reading->bad_segment = segment;
+    reading->bad_offset = offset;
+    reading->what = what;
+}
+
+static bool note_ended(struct log_reading *reading)
+{
+    if (reading->ended_bytes == NULL) {
+        reading->ended_bytes = calloc(reading->list.count, sizeof(*reading->ended_bytes));
+        if (reading->ended_bytes == NULL)
+            return false;
+    }
+    reading->ended_bytes[reading->ended_count++] = reading->current_end;
+    return true;
+}
+
+/* A segment is begun only when all before it is durable: anything at all in a later one makes a bad
+ * place damage. */
+static tw_status judge_later(struct log_reading *reading, uint32_t at, struct tw_error *error)
+{
+    for (uint32_t i = at + 1; i < reading->list.count; i++) {
+        tw_status status = load(reading, reading->list.numbers[i], error);
+        if (status != TW_OK)
+            return status;
+        if (!is_all_zero(reading->image.bytes, reading->image.size)) {
+            reading->verdict = VERDICT_DAMAGE;
+            return TW_OK;
+        }
+    }
+    return TW_OK;
+}
+
+/* Torn, unless something behind it says that it was durable. */
+static tw_status judge_bad_place(struct log_reading *reading, uint32_t at,
+                                 const struct segment_end *end, struct tw_error *error)
+{
+    uint64_t claimed =
+        segment_claims(&reading->image, reading->chain.salt, end->offset, &reading->records_behind);
+    bool was_durable = claimed >= reading->chain.sequence_next;
+
+    set_verdict(reading, was_durable ? VERDICT_DAMAGE : VERDICT_TORN, reading->list.numbers[at],
+                end->offset, found_words(end->found));
+    return was_durable ? TW_OK : judge_later(reading, at, error);
+}
+
+/* The oldest segment is not begun. A first start that was cut short leaves zeros, or a part of the
+ * header and zeros; anything else was a log. */
+static tw_status judge_oldest(struct log_reading *reading, const struct segment_end *end,
+                              struct tw_error *error)
+{
+    uint32_t number = reading->list.numbers[0];
+    const struct segment_image *image = &reading->image;
+    bool is_empty =
+        image->size <= SEGMENT_HEADER_BYTES ||
+        is_all_zero(image->bytes + SEGMENT_HEADER_BYTES, image->size - SEGMENT_HEADER_BYTES);
+
+    if (number != 1 || !is_empty || end->found == FOUND_CHAIN) {
+        set_verdict(reading, VERDICT_DAMAGE, number, 0,
+                    "the log's oldest segment, without its header");
+        return TW_OK;
+    }
+    reading->next = number;
+    if (end->found != FOUND_ZEROS)
+        set_verdict(reading, VERDICT_TORN, number, 0, "part of the first header");
+    else
+        set_verdict(reading, VERDICT_WHOLE, number, 0, "a log that was never begun");
+    return judge_later(reading, 0, error);
+}
+
+static tw_status judge_not_begun(struct log_reading *reading, uint32_t at,
+                                 const struct segment_end *end, struct tw_error *error)
+{
+    uint32_t number = reading->list.numbers[at];
+
+    if (at == 0)
+        return judge_oldest(reading, end, error);
+    if (end->found == FOUND_CHAIN) {
+        set_verdict(reading, VERDICT_DAMAGE, number, 0,
+                    "a segment that does not follow the one before it");
+        return TW_OK;
+    }
+    reading->next = number;
+    if (end->found != FOUND_ZEROS)
+        return judge_bad_place(reading, at, end, error);
+    set_verdict(reading, VERDICT_WHOLE, number, 0,
+                "a segment that was never begun, and later ones");
+    return judge_later(reading, at, error);
+}
+
+/* One segment, up to its end or its bad place. Beside a writer, the end of the file is read while
+ * it grows, and looks torn; read again, a bad place that is only that has moved. */
+static tw_status read_records(struct log_reading *reading, uint32_t number,
+                              struct segment_end *ret_end, struct tw_error *error)
+{
+    struct segment_read_options options = {.each = reading->each, .context = reading->context};
+    uint64_t bad_offset = UINT64_MAX;
+
+    for (;;) {
+        tw_status status = load(reading, number, error);
+        if (status != TW_OK)
+            return status;
+        status = segment_read(&reading->image, &reading->chain, &options, ret_end, error);
+        if (status != TW_OK || !reading->is_live || ret_end->found == FOUND_ZEROS ||
+            ret_end->offset == bad_offset)
+            return status;
+        bad_offset = ret_end->offset;
+        options.from = ret_end->is_begun ? ret_end->offset : 0;
+    }
+}
+
+/* *ret_is_last: nothing behind this segment is to be read. */
+static tw_status read_one(struct log_reading *reading, uint32_t at, bool *ret_is_last,
+                          struct tw_error *error)
+{
+    uint32_t number = reading->list.numbers[at];
+    struct segment_end end;
+
+    tw_status status = read_records(reading, number, &end, error);
+    if (status != TW_OK)
+        return status;
+    *ret_is_last = !end.is_begun || end.found != FOUND_ZEROS;
+    if (end.found == FOUND_VERSION) {
+        set_verdict(reading, VERDICT_VERSION, number, end.offset, found_words(end.found));
+        reading->bad_version = end.version;
+        return TW_OK;
+    }
+    if (!end.is_begun)
+        return judge_not_begun(reading, at, &end, error);
+
+    if (reading->current != 0 && !note_ended(reading))
+        return tw_error_set(error, TW_NO_MEMORY, "journal: no memory for the list of segments");
+    reading->current = number;
+    reading->current_end = end.offset;
+    reading->current_size = reading->image.size;
+    if (!*ret_is_last)
+        return TW_OK;
+    if (at + 1 < reading->list.count)
+        reading->next = reading->list.numbers[at + 1];
+    return judge_bad_place(reading, at, &end, error);
+}
+
+tw_status log_read(struct log_reading *reading, struct tw_error *error)
+{
+    reading->chain.sequence_next = 1;
+    tw_status status = segment_list_read(reading->dir, &reading->list, error);
+    if (status != TW_OK)
+        return status;
+    uint32_t missing = segment_list_missing(&reading->list);
+    if (missing != 0) {
+        set_verdict(reading, VERDICT_MISSING, missing, 0, "nothing");
+        return TW_OK;
+    }
+
+    uint32_t begin = 0;
+    while (begin + 1 < reading->list.count && reading->list.numbers[begin] < reading->from_segment)
+        begin++;
+
+    bool is_last = false;
+    for (uint32_t i = begin; i < reading->list.count && !is_last; i++) {
+        status = read_one(reading, i, &is_last, error);
+        if (status != TW_OK)
+            return status;
+    }
+    return TW_OK;
+}
+
+void log_reading_clear(struct log_reading *reading)
+{
+    segment_list_clear(&reading->list);
+    segment_image_clear(&reading->image);
+    free(reading->ended_bytes);
+    reading->ended_bytes = NULL;
+}
