@@ -32,6 +32,8 @@ enum {
      * that sees it wakes the next WAKE_PORTION before it runs its own job. */
     WAKE_PORTION = 16,
     WAKE_AGAIN_BELOW = 4,
+    /* From so many jobs on that nobody has taken yet, a single job goes to another core. */
+    BACKLOG = 4,
 };
 
 static _Thread_local struct worker *this_worker;
@@ -199,14 +201,33 @@ static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *w
                                       crew->threads_max;
 }
 
-/* The group to fill first: a worker's own, so that the next job of a lane stays on the core; else
- * each thread goes round. */
-static uint32_t first_group(const struct crew *crew)
+/* The group of the core that this thread runs on now, else the first. */
+static struct group *group_here(struct crew *crew)
 {
-    static _Thread_local uint32_t round;
+    int core = sched_getcpu();
+    for (uint32_t g = 0; g < crew->n_groups; g++)
+        if (crew->groups[g].core == core)
+            return &crew->groups[g];
+    return &crew->groups[0];
+}
+
+/* The group to fill first; for a job alone the only one. A worker's own, so that the next job of a
+ * lane stays on the core. Else the one of this core: a wake here takes 15 microseconds, one of a core
+ * that sleeps takes 50; unless this one has a backlog already, then the one with the least. */
+static uint32_t first_group(struct crew *crew)
+{
     if (crew_is_worker(crew))
         return this_worker->group->index;
-    return round++ % crew->n_groups;
+    struct group *best = group_here(crew);
+    uint32_t least = atomic_load_explicit(&best->queue.count, memory_order_relaxed);
+    for (uint32_t g = 0; g < crew->n_groups && least >= BACKLOG; g++) {
+        uint32_t count = atomic_load_explicit(&crew->groups[g].queue.count, memory_order_relaxed);
+        if (count < least) {
+            best = &crew->groups[g];
+            least = count;
+        }
+    }
+    return best->index;
 }
 
 void crew_put(struct crew *crew, struct batch *batch, struct wakes *wakes)
@@ -239,18 +260,12 @@ void crew_wake(struct crew *crew, const struct wakes *wakes)
 {
     /* The own core comes last: a real-time leader there takes the core at once, and the others
      * would wait for it. */
-    int core = sched_getcpu();
-    struct group *own = NULL;
-    for (uint32_t g = 0; g < crew->n_groups; g++) {
-        if (wakes->of_group[g] == 0)
-            continue;
-        if (crew->groups[g].core == core && own == NULL)
-            own = &crew->groups[g];
-        else
+    struct group *here = group_here(crew);
+    for (uint32_t g = 0; g < crew->n_groups; g++)
+        if (wakes->of_group[g] > 0 && &crew->groups[g] != here)
             group_wake(&crew->groups[g], wakes->of_group[g]);
-    }
-    if (own != NULL)
-        group_wake(own, wakes->of_group[own->index]);
+    if (wakes->of_group[here->index] > 0)
+        group_wake(here, wakes->of_group[here->index]);
     if (wakes->spawner) {
         atomic_fetch_add_explicit(&crew->spawn_call, 1, memory_order_release);
         futex_wake(&crew->spawn_call, 1);
