@@ -54,7 +54,7 @@ static void correct(struct tw_listing *listing, const struct tw_follower_rules *
     }
 }
 
-static struct tw_listing *find_or_add(struct tw_market *market, const char *symbol)
+struct tw_listing *tw_market_find_or_add(struct tw_market *market, const char *symbol)
 {
     struct tw_listing *listing = tw_market_find(market, symbol);
     if (listing != NULL)
@@ -74,10 +74,11 @@ bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instru
                     const struct tw_follower_rules *rules)
 {
     for (size_t i = 0; i < n; i++) {
-        struct tw_listing *listing = find_or_add(market, instruments[i].symbol);
+        struct tw_listing *listing = tw_market_find_or_add(market, instruments[i].symbol);
         if (listing == NULL)
             return false;
         listing->told = instruments[i];
+        listing->is_told = true;
         correct(listing, rules);
     }
     return true;
@@ -85,7 +86,7 @@ bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instru
 
 bool tw_market_quote(struct tw_market *market, const char *symbol, tw_decimal bid, tw_decimal ask)
 {
-    struct tw_listing *listing = find_or_add(market, symbol);
+    struct tw_listing *listing = tw_market_find_or_add(market, symbol);
     if (listing == NULL)
         return false;
     listing->bid = bid;

@@ -38,13 +38,18 @@ static struct tw_verdict call_at(int64_t at_mono_ns, tw_reason reason, bool same
                                .reason = reason, .same_id_again = same_id_again};
 }
 
+static bool opens(const struct tw_call_state *state)
+{
+    return state->op == TW_OP_OPEN || state->op == TW_OP_PLACE;
+}
+
 static bool may_call_again(const struct tw_call_state *state, int64_t wait_ns)
 {
     if (state->reduces_risk)
         return true;
-    bool opens = state->op == TW_OP_OPEN || state->op == TW_OP_PLACE;
-    return state->calls < TW_CALLS_PER_OPEN_MAX && (!opens || wait_ns < state->window_left_ns) &&
-           !(opens && state->is_position_closed);
+    if (opens(state) && (state->is_position_closed || wait_ns >= state->window_left_ns))
+        return false;
+    return state->calls < TW_CALLS_PER_OPEN_MAX;
 }
 
 /* Certainly not executed; the broker, or the way to it, may think differently later. */
@@ -162,7 +167,8 @@ struct tw_verdict tw_verdict_on_lookup(const struct tw_call_state *state, const 
     *ret_absence = true;
     if (state->absences + 1 < ABSENCES_FOR_PROOF)
         return ask(state, &unknown, now_mono_ns);
-    if (state->not_found_is_final && may_call_again(state, 0))
+    /* A close or a change that comes twice does no harm; an open does, so the adapter must stand by it. */
+    if ((state->not_found_is_final || !opens(state)) && may_call_again(state, 0))
         return call_at(now_mono_ns, REASON(UNSPECIFIED), true);
     return final(STATE(REJECTED), REASON(NOT_EXECUTED));
 }

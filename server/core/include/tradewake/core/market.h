@@ -17,6 +17,7 @@ struct tw_listing {
     struct tw_instrument told;
     tw_decimal bid, ask;             /* UNSET = no quote */
     tw_decimal open_volume;          /* of our open and coming copies, all sides */
+    bool is_told;                    /* the broker has named it; else only a quote or an old copy has */
 };
 
 struct tw_market {
@@ -28,6 +29,10 @@ void tw_market_clear(struct tw_market *market);
 /* NULL when the account has no such symbol. */
 struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol);
 bool tw_market_is_empty(const struct tw_market *market);
+
+/* As tw_market_find(); a symbol that is not known yet gets a listing that nobody has told of.
+ * NULL: no memory. */
+struct tw_listing *tw_market_find_or_add(struct tw_market *market, const char *symbol);
 
 /* These symbols are now like this; corrections come from rules. False: no memory. */
 bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instruments, size_t n,

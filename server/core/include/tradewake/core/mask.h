@@ -16,9 +16,10 @@ struct tw_mask {
 };
 
 /* Takes the named fields of source over into target; both from the heap and of one type. What target
- * had before is in source afterwards, so that freeing both frees everything once.
+ * had before is in source afterwards, so that freeing both frees everything once. A path named twice,
+ * or inside another one, is taken over once.
  * False: MASK_REQUIRED (no path), or INVALID_FIELD (a path that names nothing settable; an enum field
- * named whose value is its 0, which a mistyped name becomes in several languages). */
+ * named whose value is its 0, which a mistyped name becomes in several languages); nothing has changed. */
 bool tw_mask_apply(const struct tw_mask *mask, ProtobufCMessage *target, ProtobufCMessage *source,
                    struct tw_refusal *refusal);
 

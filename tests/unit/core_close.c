@@ -1,0 +1,127 @@
+/* core_close.c - what a reduction comes to: targets, minimums, and what a netting account is sent.
+ */
+#include "core_support.h"
+
+Test(core_close, a_reduction_follows_its_target)
+{
+    static const struct {
+        const char *name, *filled, *held, *remaining, *initial; /* remaining NULL = a full close */
+        const char *min, *step, *volume;
+        tw_reason reason;
+    } rows[] = {
+        {"a full close closes all that is left", "1", "0.37", NULL, "1", "0.01", "0.01", "0.37", 0},
+        {"a full close of less than the minimum", "1", "0.004", NULL, "1", "0.01", "0.01", "0.004",
+         0},
+        {"a full close of nothing", "1", "0", NULL, "1", "0.01", "0.01", "0",
+         REASON(ALREADY_CLOSED)},
+        {"half", "1", "1", "0.5", "1", "0.01", "0.01", "0.5", 0},
+        {"half, again: the target holds", "1", "0.5", "0.5", "1", "0.01", "0.01", "0",
+         REASON(NO_CHANGE)},
+        {"a later, larger remaining changes nothing", "1", "0.5", "0.7", "1", "0.01", "0.01", "0",
+         REASON(NO_CHANGE)},
+        {"a third of 0.10: the target is rounded down", "0.1", "0.1", "2", "3", "0.01", "0.01",
+         "0.04", 0},
+        {"closed 0.3 of 1.0, then 0.3 again", "0.5", "0.5", "0.7", "1", "0.01", "0.01", "0.15", 0},
+        {"... the second time", "0.5", "0.35", "0.4", "1", "0.01", "0.01", "0.15", 0},
+        {"what the stop took in between is not closed again", "0.5", "0.1", "0.4", "1", "0.01",
+         "0.01", "0", REASON(NO_CHANGE)},
+        {"a target below the minimum keeps the minimum", "0.05", "0.05", "0.1", "1", "0.01", "0.01",
+         "0.04", REASON(KEPT_MIN)},
+        {"... and there is no more to close", "0.05", "0.01", "0.1", "1", "0.01", "0.01", "0",
+         REASON(KEPT_MIN)},
+        {"the smallest copy of all", "0.01", "0.01", "0.5", "1", "0.01", "0.01", "0",
+         REASON(KEPT_MIN)},
+        {"a reduction smaller than the smallest order waits", "1", "1", "0.95", "1", "0.1", "0.01",
+         "0", REASON(BELOW_MIN)},
+        {"... and goes with the next", "1", "1", "0.9", "1", "0.1", "0.01", "0.1", 0},
+        {"more than the minimum is left, but not by an order", "0.1", "0.15", "0.5", "1", "0.1",
+         "0.01", "0", REASON(BELOW_MIN)},
+        {"a minimum that is no multiple of the step", "1", "1", "0.1", "1", "0.1", "0.5", "0.5",
+         REASON(KEPT_MIN)},
+        {"a step that has grown", "1", "1", "0.55", "1", "0.1", "0.1", "0.5", 0},
+        {"held more than filled (adopted)", "1", "1.2", "0.5", "1", "0.01", "0.01", "0.7", 0},
+        {"nothing known of the master's volume", "1", "1", "0.5", "0", "0.01", "0.01", "0.99",
+         REASON(KEPT_MIN)},
+        {"nothing known of the instrument: to the last digit, never all of it", "0.9", "0.9", "1",
+         "3", "0", "0", "0.6", 0},
+        {"nothing known of the instrument, and next to nothing left", "0.00000002", "0.00000002",
+         "1", "9", "0", "0", "0.00000001", REASON(KEPT_MIN)},
+        {"large numbers", "9999999999.99999999", "9999999999.99999999", "1", "3", "0.00000001",
+         "0.00000001", "6666666666.66666666", 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct tw_close_input input = {
+            .filled = dec(rows[i].filled),
+            .held = dec(rows[i].held),
+            .is_full = rows[i].remaining == NULL,
+            .master_remaining = rows[i].remaining != NULL ? dec(rows[i].remaining) : 0,
+            .master_initial = dec(rows[i].initial),
+            .volume_min = dec(rows[i].min),
+            .volume_step = dec(rows[i].step),
+        };
+        struct tw_close_decision decision = tw_close_decide(&input);
+        cr_expect_eq(decision.volume, dec(rows[i].volume), "%s: %s", rows[i].name,
+                     TEXT(decision.volume));
+        cr_expect_eq(decision.reason, rows[i].reason, "%s: %s", rows[i].name,
+                     reason_name(decision.reason));
+    }
+}
+
+/* Whatever the chain of partial closes: the volume sent is never more than there is, what is left
+ * never below the target of the moment, and after the full close nothing is left. */
+Test(core_close, a_chain_of_partial_closes_ends_flat)
+{
+    uint64_t seed = 20261130;
+    for (int round = 0; round < 20000; round++) {
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        tw_decimal step = dec((seed >> 20) % 2 != 0 ? "0.01" : "0.001");
+        tw_decimal filled = step * (tw_decimal)(1 + (seed >> 33) % 500), held = filled;
+        tw_decimal initial = dec("0.01") * (tw_decimal)(1 + (seed >> 43) % 300),
+                   remaining = initial;
+        while (remaining > dec("0.01") && held > 0) {
+            seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            remaining -=
+                dec("0.01") * (tw_decimal)(1 + (seed >> 33) % (uint64_t)(remaining / dec("0.01")));
+            remaining = remaining > 0 ? remaining : dec("0.01");
+            const struct tw_close_input input = {filled,  held, false, remaining,
+                                                 initial, step, step};
+            struct tw_close_decision decision = tw_close_decide(&input);
+            cr_assert_leq(decision.volume, held);
+            cr_assert_geq(decision.volume, 0);
+            held -= decision.volume;
+            __extension__ typedef __int128 wide;
+            cr_assert((wide)held * initial >= (wide)filled * remaining - (wide)step * initial,
+                      "%s left of %s at %s of %s", TEXT(held), TEXT(filled), TEXT(remaining),
+                      TEXT(initial));
+            cr_assert(held >= step, "the last bit goes with the full close");
+        }
+        const struct tw_close_input full = {filled, held, true, 0, initial, step, step};
+        cr_assert_eq(tw_close_decide(&full).volume, held);
+    }
+}
+
+Test(core_close, a_netting_order_first_brings_the_position_to_zero)
+{
+    static const struct {
+        const char *name, *net;
+        enum tw_side side;
+        const char *volume, *sent;
+        bool is_reduction;
+    } rows[] = {
+        {"flat, buy", "0", TW_BUY, "1", "1", false},
+        {"flat, sell", "0", TW_SELL, "1", "1", false},
+        {"long, buy more", "2", TW_BUY, "1", "1", false},
+        {"short, sell more", "-2", TW_SELL, "1", "1", false},
+        {"long, sell some", "2", TW_SELL, "1", "1", true},
+        {"long, sell all", "2", TW_SELL, "2", "2", true},
+        {"long, sell through: first to zero", "2", TW_SELL, "3", "2", true},
+        {"short, buy some", "-2", TW_BUY, "1", "1", true},
+        {"short, buy through: first to zero", "-2", TW_BUY, "5", "2", true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct tw_net_order order =
+            tw_net_decide(dec(rows[i].net), rows[i].side, dec(rows[i].volume));
+        cr_expect_eq(order.volume, dec(rows[i].sent), "%s: %s", rows[i].name, TEXT(order.volume));
+        cr_expect_eq(order.is_reduction, rows[i].is_reduction, "%s", rows[i].name);
+    }
+}
