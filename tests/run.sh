@@ -106,23 +106,30 @@ part_unit() {
     suite 'unit.cases-runner' 300 tests/cases/lib/test_runner.py
 }
 
-part_cases() {
-    local folders=() folder program
-    build release || return
+# The folders of cases: our own, and the shared ones where they are.
+case_folders() {
+    local folder
     for folder in tests/cases/*/; do
-        ! compgen -G "$folder*.json" >/dev/null || folders+=("$folder")
+        ! compgen -G "$folder*.json" >/dev/null || printf '%s\n' "$folder"
     done
-    [ ! -d "$shared/cases" ] || folders+=("$shared/cases")
-    if [ ${#folders[@]} -gt 0 ]; then
-        suite 'cases' 900 tests/cases/run --must tests/cases/expected.txt "${folders[@]}"
-        grep -h '^not due yet' "$logs/cases.log" | sed 's/^/     /'
-        if build dev; then
-            suite 'cases (dev: ASan, UBSan)' 900 tests/cases/run --program build/dev/tradewake \
-                --must tests/cases/expected.txt "${folders[@]}"
-        fi
-    else
-        nothing cases
-    fi
+    [ ! -d "$shared/cases" ] || printf '%s\n' "$shared/cases"
+}
+
+# The due cases against a build with sanitizers, which judges everything but time.
+sanitized_cases() {
+    local preset=$1 what=$2 folders
+    mapfile -t folders < <(case_folders)
+    build "$preset" && suite "cases ($preset: $what)" 900 tests/cases/run --no-times --program "build/$preset/tradewake" \
+        --must tests/cases/expected.txt "${folders[@]}"
+}
+
+part_cases() {
+    local folders program
+    build release || return
+    mapfile -t folders < <(case_folders)
+    suite 'cases' 900 tests/cases/run --must tests/cases/expected.txt "${folders[@]}"
+    grep -h '^not due yet' "$logs/cases.log" | sed 's/^/     /'
+    sanitized_cases dev 'ASan, UBSan'
     for program in tests/blackbox/*.py; do
         suite "blackbox.$(basename "$program" .py)" 600 "$program"
         grep -h '^     ' "$logs/blackbox.$(basename "$program" .py).log"
@@ -130,7 +137,12 @@ part_cases() {
 }
 
 part_stress() {
+    local name
     if has_tests stress; then labelled stress tsan 1; else nothing stress; fi
+    sanitized_cases tsan TSan || return
+    for name in burst once; do
+        suite "blackbox.$name (tsan)" 600 "tests/blackbox/$name.py" --program build/tsan/tradewake
+    done
 }
 
 part_fuzz() {

@@ -92,8 +92,9 @@ def config_text(value):
 
 
 class Case:
-    def __init__(self, contract, program, family, case):
+    def __init__(self, contract, program, family, case, judges_time=True):
         self.contract = contract
+        self.judges_time = judges_time
         self.program = program
         self.family = family
         self.case = case
@@ -347,7 +348,7 @@ class Case:
             else:
                 duplicates += result.duplicate
                 self.check_submitted(result, event, step, subscribed)
-            if "within_ms" in step and took_ms > step["within_ms"]:
+            if self.judges_time and took_ms > step.get("within_ms", took_ms):
                 raise Failed("an answer within %d ms" % step["within_ms"], "%.0f ms" % took_ms)
         if "duplicates" in step and duplicates != step["duplicates"]:
             raise Failed("%d duplicates" % step["duplicates"], "%d" % duplicates)

@@ -155,6 +155,9 @@ class Running(unittest.TestCase):
     def test_an_answer_in_time(self):
         self.passes([{"submit": OPEN, "within_ms": 30000}])
 
+    def test_time_is_not_judged_where_asked(self):
+        self.passes([{"submit": OPEN, "within_ms": 200}], lie="slow", arguments=["--no-times"])
+
     def test_one_event_three_times(self):
         self.passes([{"submit": OPEN, "times": 3, "at_once": True, "duplicates": 2, "expect": DONE},
                      {"book": {"F1": {"deals": 1}}}])
