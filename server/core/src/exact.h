@@ -1,8 +1,8 @@
-/* exact.h - a fraction of whole numbers that is rounded once, at the end.
+/* exact.h - one product of whole numbers over another, rounded once, at the end.
  *
- * Products are kept as they come and brought to lowest terms only when 128 bits do not hold them,
- * so that the ordinary case costs multiplications and one division. What lowest terms do not hold
- * either sets `overflowed`, never a wrong number. */
+ * Factors are only noted until a value is wanted. Then they are multiplied as they are, which
+ * nearly always fits 128 bits; where it does not, what above and below have in common is taken out
+ * first. What does not fit in lowest terms either is said to be so: never a wrong number. */
 #ifndef TW_CORE_EXACT_H
 #define TW_CORE_EXACT_H
 
@@ -11,81 +11,88 @@
 #include <assert.h>
 #include <stdbool.h>
 
-__extension__ typedef __int128 wide;
+__extension__ typedef unsigned __int128 wide;
+
+enum { EXACT_FACTORS_MAX = 8 };
 
 struct exact {
-    wide numerator, denominator; /* denominator above 0 */
-    bool overflowed;
+    uint64_t above[EXACT_FACTORS_MAX], below[EXACT_FACTORS_MAX]; /* below: none is 0 */
+    uint32_t n_above, n_below;
 };
 
-static inline wide wide_gcd(wide a, wide b)
+static inline void exact_mul(struct exact *e, uint64_t factor)
 {
-    a = a < 0 ? -a : a;
+    assert(e->n_above < EXACT_FACTORS_MAX);
+    e->above[e->n_above++] = factor;
+}
+
+static inline void exact_div(struct exact *e, uint64_t divisor)
+{
+    assert(divisor > 0);
+    assert(e->n_below < EXACT_FACTORS_MAX);
+    e->below[e->n_below++] = divisor;
+}
+
+/* value: not below 0, as sizes are. */
+static inline struct exact exact_of(tw_decimal value)
+{
+    struct exact e;
+    assert(value >= 0);
+    e.n_above = e.n_below = 0;
+    exact_mul(&e, (uint64_t)value);
+    return e;
+}
+
+static inline uint64_t exact_gcd(uint64_t a, uint64_t b)
+{
     while (b != 0) {
-        wide rest = a % b;
+        uint64_t rest = a % b;
         a = b;
         b = rest;
     }
     return a;
 }
 
-static inline struct exact exact_of(wide value)
-{
-    return (struct exact){value, 1, false};
-}
-
 static inline void exact_reduce(struct exact *e)
 {
-    wide common = wide_gcd(e->numerator, e->denominator);
-    if (common > 1) {
-        e->numerator /= common;
-        e->denominator /= common;
-    }
+    for (uint32_t i = 0; i < e->n_above; i++)
+        for (uint32_t k = 0; k < e->n_below; k++) {
+            uint64_t common = exact_gcd(e->above[i], e->below[k]);
+            e->above[i] /= common;
+            e->below[k] /= common;
+        }
 }
 
-/* *term x *factor does not fit: what the factor shares with the other term is taken out first. */
-static inline void exact_squeeze(struct exact *e, wide *term, wide *other, wide factor)
+static inline bool exact_product(const uint64_t *factors, uint32_t n, wide *ret)
 {
-    exact_reduce(e);
-    wide common = wide_gcd(factor, *other);
-    if (common > 1) {
-        factor /= common;
-        *other /= common;
-    }
-    wide product;
-    if (__builtin_mul_overflow(*term, factor, &product))
-        e->overflowed = true;
-    else
-        *term = product;
+    wide product = 1;
+    for (uint32_t i = 0; i < n; i++)
+        if (__builtin_mul_overflow(product, factors[i], &product))
+            return false;
+    *ret = product;
+    return true;
 }
 
-static inline void exact_mul(struct exact *e, wide factor)
+/* False: not even in lowest terms. */
+static inline bool exact_terms(const struct exact *e, wide *ret_numerator, wide *ret_denominator)
 {
-    wide product;
-    if (!__builtin_mul_overflow(e->numerator, factor, &product))
-        e->numerator = product;
-    else
-        exact_squeeze(e, &e->numerator, &e->denominator, factor);
+    if (exact_product(e->above, e->n_above, ret_numerator) &&
+        exact_product(e->below, e->n_below, ret_denominator))
+        return true;
+    struct exact lowest = *e;
+    exact_reduce(&lowest);
+    return exact_product(lowest.above, lowest.n_above, ret_numerator) &&
+           exact_product(lowest.below, lowest.n_below, ret_denominator);
 }
 
-static inline void exact_div(struct exact *e, wide divisor)
+/* Whether e >= value; `otherwise` where its terms do not fit. */
+static inline bool exact_reaches(const struct exact *e, tw_decimal value, bool otherwise)
 {
-    assert(divisor > 0);
-    wide product;
-    if (!__builtin_mul_overflow(e->denominator, divisor, &product))
-        e->denominator = product;
-    else
-        exact_squeeze(e, &e->denominator, &e->numerator, divisor);
-}
-
-/* Below 0, 0 or above 0, as e is to value. */
-static inline int exact_compare(const struct exact *e, tw_decimal value)
-{
-    /* Whole part first: value x denominator may not fit. */
-    wide whole = e->numerator / e->denominator, rest = e->numerator % e->denominator;
-    if (whole != value)
-        return whole < value ? -1 : 1;
-    return rest == 0 ? 0 : rest < 0 ? -1 : 1;
+    wide numerator, denominator;
+    if (!exact_terms(e, &numerator, &denominator))
+        return otherwise;
+    wide whole = numerator / denominator; /* value x denominator may not fit */
+    return value <= 0 || whole >= (wide)value;
 }
 
 /* To a whole multiple of step. False when it does not fit a decimal. */
@@ -93,20 +100,19 @@ static inline bool exact_round(const struct exact *e, tw_decimal step, enum tw_r
                                tw_decimal *ret)
 {
     struct exact in_steps = *e;
-    exact_div(&in_steps, step);
-    if (in_steps.overflowed)
+    wide numerator, denominator;
+    exact_div(&in_steps, (uint64_t)step);
+    if (!exact_terms(&in_steps, &numerator, &denominator))
         return false;
-    wide steps = in_steps.numerator / in_steps.denominator,
-         rest = in_steps.numerator % in_steps.denominator;
-    assert(in_steps.numerator >= 0); /* sizes are */
+    wide steps = numerator / denominator, rest = numerator % denominator;
     if (rounding == TW_ROUND_UP && rest != 0)
         steps++;
-    if (rounding == TW_ROUND_NEAREST && rest >= in_steps.denominator - rest)
+    if (rounding == TW_ROUND_NEAREST && rest >= denominator - rest)
         steps++;
-    wide value;
-    if (__builtin_mul_overflow(steps, (wide)step, &value) || value > INT64_MAX)
+    int64_t value;
+    if (steps > INT64_MAX || __builtin_mul_overflow((int64_t)steps, step, &value))
         return false;
-    *ret = (tw_decimal)value;
+    *ret = value;
     return true;
 }
 

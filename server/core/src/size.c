@@ -18,7 +18,7 @@ static tw_decimal cut(const struct exact *value)
 
 /* What one unit of a currency is worth in another, as a fraction. */
 struct rate {
-    wide numerator, denominator;
+    uint64_t numerator, denominator;
     const struct tw_listing *listing; /* whose mid it is; NULL = the same currency */
     bool is_inverse;
 };
@@ -27,7 +27,8 @@ static bool rate_of(const struct tw_listing *listing, bool is_inverse, struct ra
 {
     if (listing == NULL || !is_known(listing->bid) || !is_known(listing->ask))
         return false;
-    wide twice_mid = (wide)listing->bid + listing->ask, twice_one = 2 * (wide)TW_DECIMAL_ONE;
+    uint64_t twice_mid = (uint64_t)listing->bid + (uint64_t)listing->ask;
+    uint64_t twice_one = 2 * (uint64_t)TW_DECIMAL_ONE;
     *ret = is_inverse ? (struct rate){twice_one, twice_mid, listing, true}
                       : (struct rate){twice_mid, twice_one, listing, false};
     return true;
@@ -84,8 +85,8 @@ static bool size_multiplier(struct opening *o, struct exact *size)
                     TEXT(o->event->volume), TEXT(rules->tiers[rules->n_tiers - 1].up_to));
     tw_decimal multiplier = tier != NULL ? tier->multiplier : rules->multiplier;
     *size = exact_of(o->event->volume);
-    exact_mul(size, multiplier);
-    exact_div(size, TW_DECIMAL_ONE);
+    exact_mul(size, (uint64_t)multiplier);
+    exact_div(size, (uint64_t)TW_DECIMAL_ONE);
     if (tier != NULL)
         note(o, "tiers", TEXT(o->event->volume), TEXT(cut(size)), "%s x %s, the tier %s %s",
              TEXT(o->event->volume), TEXT(multiplier),
@@ -123,8 +124,8 @@ static bool size_by_money(struct opening *o, const char *figure, tw_decimal mine
         return skip(o, REASON(MISSING_ACCOUNT),
                     "the follower's account quotes neither %s%s nor %s%s", other, own, own, other);
     tw_decimal before = o->view->trace != NULL ? cut(size) : 0;
-    exact_mul(size, mine);
-    exact_div(size, masters);
+    exact_mul(size, (uint64_t)mine);
+    exact_div(size, (uint64_t)masters);
     exact_mul(size, rate.denominator);
     exact_div(size, rate.numerator);
     note(o, figure, TEXT(before), TEXT(cut(size)),
@@ -171,8 +172,8 @@ static bool size_contract(struct opening *o, struct exact *size)
     if (!size_multiplier(o, size))
         return false;
     tw_decimal before = o->view->trace != NULL ? cut(size) : 0;
-    exact_mul(size, masters);
-    exact_div(size, mine);
+    exact_mul(size, (uint64_t)masters);
+    exact_div(size, (uint64_t)mine);
     note(o, "contract_size", TEXT(before), TEXT(cut(size)), "%s x %s / %s: the same notional",
          TEXT(before), TEXT(masters), TEXT(mine));
     return true;
@@ -225,10 +226,10 @@ static bool size_risk(struct opening *o, struct exact *size)
                     "the follower's account quotes neither %s%s nor %s%s", profit,
                     account->currency, account->currency, profit);
     *size = exact_of(account->balance);
-    exact_mul(size, rules->risk_fraction);
-    exact_div(size, entry > stop ? entry - stop : stop - entry);
-    exact_mul(size, TW_DECIMAL_ONE);
-    exact_div(size, instrument->contract_size);
+    exact_mul(size, (uint64_t)rules->risk_fraction);
+    exact_div(size, (uint64_t)(entry > stop ? entry - stop : stop - entry));
+    exact_mul(size, (uint64_t)TW_DECIMAL_ONE);
+    exact_div(size, (uint64_t)instrument->contract_size);
     exact_mul(size, rate.denominator);
     exact_div(size, rate.numerator);
     note(o, "risk_fraction", TEXT(account->balance), TEXT(cut(size)),
@@ -273,10 +274,10 @@ static struct exact notional_of(const struct tw_instrument *instrument, tw_decim
                                 tw_decimal price)
 {
     struct exact notional = exact_of(volume);
-    exact_mul(&notional, instrument->contract_size);
-    exact_div(&notional, TW_DECIMAL_ONE);
-    exact_mul(&notional, price);
-    exact_div(&notional, TW_DECIMAL_ONE);
+    exact_mul(&notional, (uint64_t)instrument->contract_size);
+    exact_div(&notional, (uint64_t)TW_DECIMAL_ONE);
+    exact_mul(&notional, (uint64_t)price);
+    exact_div(&notional, (uint64_t)TW_DECIMAL_ONE);
     return notional;
 }
 
@@ -292,10 +293,10 @@ static tw_decimal smallest_allowed(const struct opening *o)
     if (!is_known(price) || !is_known(instrument->contract_size))
         return 0;
     struct exact needed = exact_of(instrument->min_notional);
-    exact_mul(&needed, TW_DECIMAL_ONE);
-    exact_div(&needed, instrument->contract_size);
-    exact_mul(&needed, TW_DECIMAL_ONE);
-    exact_div(&needed, price);
+    exact_mul(&needed, (uint64_t)TW_DECIMAL_ONE);
+    exact_div(&needed, (uint64_t)instrument->contract_size);
+    exact_mul(&needed, (uint64_t)TW_DECIMAL_ONE);
+    exact_div(&needed, (uint64_t)price);
     if (!exact_round(&needed, instrument->volume_step, TW_ROUND_UP, &by_notional))
         return 0;
     return larger_of(volume, by_notional);
@@ -308,9 +309,9 @@ static bool risks_too_much(const struct opening *o, const struct exact *wanted, 
     if (coefficient == TW_DECIMAL_UNSET)
         return false;
     struct exact most = *wanted;
-    exact_mul(&most, coefficient);
-    exact_div(&most, TW_DECIMAL_ONE);
-    return !most.overflowed && exact_compare(&most, forced) < 0;
+    exact_mul(&most, (uint64_t)coefficient);
+    exact_div(&most, (uint64_t)TW_DECIMAL_ONE);
+    return !exact_reaches(&most, forced, false);
 }
 
 /* Raises to the smallest order allowed, where the rules say so. why: else the reason, and what is
@@ -371,7 +372,7 @@ static bool meets_notional(struct opening *o, const struct exact *wanted)
         return skip(o, REASON(MISSING_SPEC), "a minimum notional needs a %s",
                     is_known(price) ? "contract size" : "price");
     struct exact notional = notional_of(instrument, o->plan->volume, price);
-    bool reaches = notional.overflowed || exact_compare(&notional, instrument->min_notional) >= 0;
+    bool reaches = exact_reaches(&notional, instrument->min_notional, true);
     explain(o, "%s x %s x %s is %s, %s the minimum notional %s", TEXT(o->plan->volume),
             TEXT(instrument->contract_size), TEXT(price), TEXT(cut(&notional)),
             reaches ? "which reaches" : "below", TEXT(instrument->min_notional));
