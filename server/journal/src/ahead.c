@@ -33,13 +33,12 @@ static uint64_t current_zeros_wanted(const struct tw_journal *journal, uint64_t 
     return wanted > reserve ? wanted : reserve;
 }
 
-/* Zeros of the current segment, up to `wanted`; synced, so that the next sync of records is short.
- */
-static int fill_current(struct tw_journal *journal, uint64_t wanted)
+/* Zeros of the current segment, up to `wanted`. */
+static int fill_current(struct tw_journal *journal, uint64_t wanted, bool *ret_is_changed)
 {
-    bool is_changed = false;
     int result = 0;
 
+    *ret_is_changed = false;
     for (bool more = true; more && result == 0;) {
         (void)pthread_mutex_lock(&journal->ahead_mutex);
         uint64_t from = atomic_load_explicit(&journal->current_zeros, memory_order_relaxed);
@@ -49,15 +48,18 @@ static int fill_current(struct tw_journal *journal, uint64_t wanted)
             uint64_t done;
             result = disk_write_zeros(journal->disk, journal->current.fd, from, to, &done);
             atomic_store_explicit(&journal->current_zeros, done, memory_order_relaxed);
-            is_changed = true;
+            *ret_is_changed = true;
         }
         (void)pthread_mutex_unlock(&journal->ahead_mutex);
     }
-    if (result == 0 && is_changed) {
-        (void)pthread_mutex_lock(&journal->sync_mutex);
-        journal_sync_current(journal);
-        (void)pthread_mutex_unlock(&journal->sync_mutex);
-    }
+    return result;
+}
+
+static int sync_current(struct tw_journal *journal)
+{
+    (void)pthread_mutex_lock(&journal->sync_mutex);
+    int result = journal_sync_current(journal);
+    (void)pthread_mutex_unlock(&journal->sync_mutex);
     return result;
 }
 
@@ -149,7 +151,13 @@ int journal_prepare(struct tw_journal *journal, uint32_t *ret_segment)
     uint64_t offset = atomic_load_explicit(&journal->offset, memory_order_relaxed);
 
     *ret_segment = number;
-    int result = fill_current(journal, current_zeros_wanted(journal, offset));
+    bool is_changed;
+    int result = fill_current(journal, current_zeros_wanted(journal, offset), &is_changed);
+    if (result == 0 && is_changed) { /* so that the next sync of records is short */
+        result = sync_current(journal);
+        if (result < 0)
+            return result; /* whatever it is, records are in there */
+    }
     if (result == 0 && offset > SEGMENT_HEADER_BYTES) {
         *ret_segment = number + 1;
         result = fill_next(journal, zeros_wanted(journal, offset));

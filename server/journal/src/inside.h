@@ -80,8 +80,8 @@ int disk_write_zeros(const struct tw_journal_disk *disk, int fd, uint64_t from, 
 /* fdatasync, unless the journal was told not to. 0 or -errno. */
 int journal_fdatasync(const struct tw_journal *journal, int fd);
 
-/* Makes everything appended so far durable. Under sync_mutex. */
-void journal_sync_current(struct tw_journal *journal);
+/* Makes everything appended so far durable. Under sync_mutex. 0 or -errno. */
+int journal_sync_current(struct tw_journal *journal);
 
 /* How much of the current segment is on the disk as zeros before anybody needs it: with the disk
  * full, this is what closes and outcomes are written to. */

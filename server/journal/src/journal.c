@@ -125,17 +125,25 @@ bool journal_note_ended(struct tw_journal *journal, uint64_t bytes)
 /* --- append --------------------------------------------------------------------------------------
  */
 
-void journal_sync_current(struct tw_journal *journal)
+int journal_sync_current(struct tw_journal *journal)
 {
     /* What is appended is in the current segment, or in one that was durable before this one began.
      */
     uint64_t appended = atomic_load_explicit(&journal->appended, memory_order_acquire);
     int result = journal_fdatasync(journal, journal->current.fd);
 
+    if (result == 0 && journal->syncs)
+        atomic_store_explicit(&journal->durable, appended, memory_order_release);
+    return result;
+}
+
+/* Under sync_mutex. */
+static void sync_or_die(struct tw_journal *journal)
+{
+    int result = journal_sync_current(journal);
+
     if (result < 0)
         journal_die(journal, result, "fdatasync of", journal->current.number);
-    if (journal->syncs)
-        atomic_store_explicit(&journal->durable, appended, memory_order_release);
 }
 
 static bool is_all_durable(const struct tw_journal *journal)
@@ -172,7 +180,7 @@ static void begin_next(struct tw_journal *journal)
 {
     (void)pthread_mutex_lock(&journal->sync_mutex);
     if (!is_all_durable(journal))
-        journal_sync_current(journal);
+        sync_or_die(journal);
     (void)pthread_mutex_lock(&journal->ahead_mutex); /* waits for one step of zeros at most */
 
     struct segment_file ended = journal->current;
@@ -310,7 +318,7 @@ uint64_t tw_journal_sync(struct tw_journal *journal)
 {
     (void)pthread_mutex_lock(&journal->sync_mutex);
     if (!is_all_durable(journal))
-        journal_sync_current(journal);
+        sync_or_die(journal);
     (void)pthread_mutex_unlock(&journal->sync_mutex);
     uint64_t durable = tw_journal_durable(journal);
 
@@ -326,7 +334,7 @@ void tw_journal_forget_before(struct tw_journal *journal, uint32_t segment)
 {
     /* The header of the oldest segment is all that says where the log begins. */
     (void)pthread_mutex_lock(&journal->sync_mutex);
-    journal_sync_current(journal);
+    sync_or_die(journal);
     (void)pthread_mutex_unlock(&journal->sync_mutex);
 
     for (;;) {
