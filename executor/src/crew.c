@@ -30,8 +30,8 @@ enum {
     WAKE_DIRECTLY_MAX = 2,
     /* A burst is woken in portions: when fewer than WAKE_AGAIN_BELOW are still on their way, the worker
      * that sees it wakes the next WAKE_PORTION before it runs its own job. */
-    WAKE_PORTION = 16,
-    WAKE_AGAIN_BELOW = 4,
+    WAKE_PORTION = 32,
+    WAKE_AGAIN_BELOW = 8,
     /* From so many jobs on that nobody has taken yet, a single job goes to another core. */
     BACKLOG = 4,
 };

@@ -12,7 +12,7 @@
 
 struct bench_options {
     uint32_t closes, followers, rounds, threads;
-    int64_t answer_ns;
+    int64_t answer_ns, work_ns;
     const char *pools; /* comma-separated; NULL = all */
     bool json, realtime, pinned;
 };

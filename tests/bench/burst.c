@@ -35,6 +35,11 @@ struct seat_memory {
     struct copy_times copies[];
 };
 
+/* Figures round by round, ms. */
+struct series {
+    double *p50, *p95, *p99, *max;
+};
+
 /* A pool in its process, and what it has shown. */
 struct seat {
     const struct pool *pool;
@@ -42,9 +47,9 @@ struct seat {
     int go, done; /* a byte each way per round */
     struct seat_memory *memory;
     size_t memory_bytes;
-    double *p50, *p95, *p99, *max; /* per round, ms */
-    double *cpu_us;                /* per round, of one copy */
-    struct times cold, own;
+    struct series own, path; /* from the close's beginning, and from the burst's */
+    double *cpu_us;          /* per round, of one copy */
+    struct times cold, own_ms, path_ms;
     double cpu_us_per_copy;
     uint32_t threads_created;
     double *stair_ms[STAIRS]; /* own time of copies by threads at start; growable by rounds */
@@ -84,6 +89,7 @@ static _Noreturn void child_main(const struct seat *seat, const struct bench_opt
     struct burst burst = {.closes = options->closes,
                           .followers = options->followers,
                           .answer_ns = options->answer_ns,
+                          .work_ns = options->work_ns,
                           .copies = seat->memory->copies};
     const struct pool_settings settings = {.threads = options->threads,
                                            .closes = options->closes,
@@ -160,37 +166,52 @@ static unsigned stair_of(uint32_t threads)
     return stair;
 }
 
-static bool seat_round(struct seat *seat, const struct bench_options *options, uint32_t round,
-                       bool is_cold)
+static struct series series_new(uint32_t rounds)
 {
-    uint32_t copies = options->closes * options->followers;
-    char byte = GO;
-    if (write(seat->go, &byte, 1) != 1 || read(seat->done, &byte, 1) != 1 || byte != '+') {
-        fprintf(stderr, "the pool %s has died\n", seat->pool->name);
-        return false;
-    }
-    double *own_ms = calloc(copies, sizeof *own_ms);
+    double *all = calloc(4 * (size_t)rounds, sizeof *all);
+    return (struct series){all, all + rounds, all + 2 * (size_t)rounds, all + 3 * (size_t)rounds};
+}
+
+static void series_set(struct series *series, uint32_t round, const struct times *times)
+{
+    series->p50[round] = times->p50;
+    series->p95[round] = times->p95;
+    series->p99[round] = times->p99;
+    series->max[round] = times->max;
+}
+
+static void round_take(struct seat *seat, uint32_t copies, uint32_t round, bool is_cold)
+{
+    double *own_ms = calloc(copies, sizeof *own_ms), *path_ms = calloc(copies, sizeof *path_ms);
     for (uint32_t i = 0; i < copies; i++) {
         const struct copy_times *copy = &seat->memory->copies[i];
-        own_ms[i] = (double)(copy->started_mono_ns - seat->memory->from_mono_ns) / 1e6;
+        own_ms[i] = (double)(copy->started_mono_ns - copy->event_mono_ns) / 1e6;
+        path_ms[i] = (double)(copy->started_mono_ns - seat->memory->from_mono_ns) / 1e6;
         unsigned stair = stair_of(copy->threads_at_start);
         if (!is_cold)
             seat->stair_ms[stair][seat->stair_n[stair]++] = own_ms[i];
     }
-    struct times own = times_of(own_ms, copies);
+    struct times own = times_of(own_ms, copies), path = times_of(path_ms, copies);
     free(own_ms);
+    free(path_ms);
     if (is_cold) {
-        seat->cold = own;
-        return true;
+        seat->cold = path;
+        return;
     }
-    seat->p50[round] = own.p50;
-    seat->p95[round] = own.p95;
-    seat->p99[round] = own.p99;
-    seat->max[round] = own.max;
+    series_set(&seat->own, round, &own);
+    series_set(&seat->path, round, &path);
     seat->cpu_us[round] = seat->memory->cpu_us / copies;
     if (seat->memory->threads_created > seat->threads_created)
         seat->threads_created = seat->memory->threads_created;
-    return true;
+}
+
+static bool seat_round(struct seat *seat)
+{
+    char byte = GO;
+    if (write(seat->go, &byte, 1) == 1 && read(seat->done, &byte, 1) == 1 && byte == '+')
+        return true;
+    fprintf(stderr, "the pool %s has died\n", seat->pool->name);
+    return false;
 }
 
 /* ---- the account ---- */
@@ -221,11 +242,17 @@ static double median_of_copy(const double *values, uint32_t n)
     return middle;
 }
 
+static struct times series_median(const struct series *series, uint32_t rounds)
+{
+    return (struct times){median_of_copy(series->p50, rounds), median_of_copy(series->p95, rounds),
+                          median_of_copy(series->p99, rounds), median_of_copy(series->max, rounds)};
+}
+
 static void seat_conclude(struct seat *seat, uint32_t rounds)
 {
     seat->cpu_us_per_copy = median_of_copy(seat->cpu_us, rounds);
-    seat->own = (struct times){median_of_copy(seat->p50, rounds), median_of_copy(seat->p95, rounds),
-                               median_of_copy(seat->p99, rounds), median_of_copy(seat->max, rounds)};
+    seat->own_ms = series_median(&seat->own, rounds);
+    seat->path_ms = series_median(&seat->path, rounds);
 }
 
 static const struct seat *seat_named(const struct seat *seats, size_t n, const char *name)
@@ -257,23 +284,25 @@ static void burst_json(const struct bench_options *options, struct seat *seats, 
     struct machine machine;
     machine_look(&machine);
     printf("{\"bench\":\"burst\",\"closes\":%u,\"followers\":%u,\"copies\":%u,\"answer_ms\":%.3f,"
-           "\"rounds\":%u,\"realtime\":%s,\"pinned\":%s,",
+           "\"work_us\":%.1f,\"rounds\":%u,\"realtime\":%s,\"pinned\":%s,",
            options->closes, options->followers, options->closes * options->followers,
-           (double)options->answer_ns / 1e6, options->rounds,
+           (double)options->answer_ns / 1e6, (double)options->work_ns / 1e3, options->rounds,
            options->realtime && machine.realtime_allowed ? "true" : "false",
            options->pinned ? "true" : "false");
     machine_json(stdout, &machine);
     printf(",\"pools\":[");
     for (size_t i = 0; i < n; i++) {
         printf("%s{\"name\":\"%s\",", i == 0 ? "" : ",", seats[i].pool->name);
-        times_json(stdout, "own_ms", &seats[i].own);
+        times_json(stdout, "own_ms", &seats[i].own_ms);
+        printf(",");
+        times_json(stdout, "path_ms", &seats[i].path_ms);
         printf(",");
         times_json(stdout, "cold_ms", &seats[i].cold);
         printf(",\"threads_ready\":%u,\"threads_created\":%u,\"cpu_us_per_copy\":%.2f",
                seats[i].memory->threads_ready, seats[i].threads_created, seats[i].cpu_us_per_copy);
         if (bottom != NULL) {
-            struct ratio p50 = ratio_of(seats[i].p50, bottom->p50, options->rounds);
-            struct ratio max = ratio_of(seats[i].max, bottom->max, options->rounds);
+            struct ratio p50 = ratio_of(seats[i].path.p50, bottom->path.p50, options->rounds);
+            struct ratio max = ratio_of(seats[i].path.max, bottom->path.max, options->rounds);
             printf(",\"to_floor\":{\"p50\":%.3f,\"p50_low\":%.3f,\"p50_high\":%.3f,\"max\":%.3f,"
                    "\"max_low\":%.3f,\"max_high\":%.3f}",
                    p50.middle, p50.low, p50.high, max.middle, max.low, max.high);
@@ -314,21 +343,22 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
     machine_look(&machine);
     machine_print(stdout, &machine);
     printf("%u closes x %u followers = %u calls of %.0f ms at once; %u threads; leaders %s; medians of %u "
-           "rounds, ms from the first close\n\n",
+           "rounds, ms.\nown: since the copy's event was read; path: since the burst began\n\n",
            options->closes, options->followers, options->closes * options->followers,
            (double)options->answer_ns / 1e6, options->threads,
            options->realtime && machine.realtime_allowed ? "real-time" : "ordinary", options->rounds);
-    printf("%-16s %8s %8s %8s %8s %9s %8s %8s  %s\n", "pool", "p50", "p95", "p99", "max", "cold max",
-           "CPU us", "created", "of floor: p50 (spread)      max (spread)");
+    printf("%-16s %8s %8s %8s %8s | %8s %8s %8s | %6s %7s | %s\n", "pool", "own p50", "p95", "p99", "max",
+           "path p50", "max", "cold max", "CPU us", "created", "path of floor's: p50       max (spread)");
     for (size_t i = 0; i < n; i++) {
         const struct seat *seat = &seats[i];
-        printf("%-16s %8.3f %8.3f %8.3f %8.3f %9.3f %8.1f %8u", seat->pool->name, seat->own.p50,
-               seat->own.p95, seat->own.p99, seat->own.max, seat->cold.max, seat->cpu_us_per_copy,
+        printf("%-16s %8.3f %8.3f %8.3f %8.3f | %8.3f %8.3f %8.3f | %6.1f %7u |", seat->pool->name,
+               seat->own_ms.p50, seat->own_ms.p95, seat->own_ms.p99, seat->own_ms.max,
+               seat->path_ms.p50, seat->path_ms.max, seat->cold.max, seat->cpu_us_per_copy,
                seat->threads_created);
         if (bottom != NULL) {
-            struct ratio p50 = ratio_of(seat->p50, bottom->p50, options->rounds);
-            struct ratio max = ratio_of(seat->max, bottom->max, options->rounds);
-            printf("  %8.2f (%.2f-%.2f) %8.2f (%.2f-%.2f)", p50.middle, p50.low, p50.high, max.middle,
+            struct ratio p50 = ratio_of(seat->path.p50, bottom->path.p50, options->rounds);
+            struct ratio max = ratio_of(seat->path.max, bottom->path.max, options->rounds);
+            printf(" %6.2f (%.2f-%.2f) %6.2f (%.2f-%.2f)", p50.middle, p50.low, p50.high, max.middle,
                    max.low, max.high);
         }
         printf("\n");
@@ -371,19 +401,18 @@ static bool pools_check(const char *list)
 static void figures_new(struct seat *seat, const struct bench_options *options)
 {
     size_t copies = (size_t)options->closes * options->followers * options->rounds;
-    double *all = calloc(5 * (size_t)options->rounds, sizeof *all);
-    seat->p50 = all;
-    seat->p95 = all + options->rounds;
-    seat->p99 = all + 2 * (size_t)options->rounds;
-    seat->max = all + 3 * (size_t)options->rounds;
-    seat->cpu_us = all + 4 * (size_t)options->rounds;
+    seat->own = series_new(options->rounds);
+    seat->path = series_new(options->rounds);
+    seat->cpu_us = calloc(options->rounds, sizeof *seat->cpu_us);
     for (unsigned s = 0; s < STAIRS; s++)
         seat->stair_ms[s] = calloc(copies, sizeof *seat->stair_ms[s]);
 }
 
 static void figures_free(struct seat *seat)
 {
-    free(seat->p50);
+    free(seat->own.p50);
+    free(seat->path.p50);
+    free(seat->cpu_us);
     for (unsigned s = 0; s < STAIRS; s++)
         free(seat->stair_ms[s]);
 }
@@ -395,8 +424,9 @@ static bool rounds_run(const struct bench_options *options, struct seat *seats, 
             progress("burst", round * (uint32_t)n + (uint32_t)i, (options->rounds + 1) * (uint32_t)n);
             /* The pools take turns in another order each round: none always follows the same one. */
             struct seat *seat = &seats[(i + round) % n];
-            if (!seat_round(seat, options, round == 0 ? 0 : round - 1, round == 0))
+            if (!seat_round(seat))
                 return false;
+            round_take(seat, options->closes * options->followers, round == 0 ? 0 : round - 1, round == 0);
             usleep(60000);
         }
     progress("burst", 1, 1);

@@ -31,6 +31,7 @@ static const struct option options_table[] = {
     {"--closes", "events of a burst (27)", NUMBER, AT(closes)},
     {"--followers", "copies of each event (30)", NUMBER, AT(followers)},
     {"--answer", "how long each call is blocked (130ms)", DURATION, AT(answer_ns)},
+    {"--work", "what the submitting thread does for each event before it hands over (0us)", DURATION, AT(work_ns)},
     {"--pools", "floor,tradewake,growing,thread-per-call,condvar,glib,libuv; also wake", TEXT, AT(pools)},
     {"--rounds", "pools take turns within each (15)", NUMBER, AT(rounds)},
     {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},

@@ -11,6 +11,7 @@
 
 /* What one copy found; in memory that the parent shares. */
 struct copy_times {
+    int64_t event_mono_ns; /* its close was begun */
     int64_t started_mono_ns;
     uint32_t threads_at_start;
 };
@@ -18,6 +19,7 @@ struct copy_times {
 struct burst {
     uint32_t closes, followers; /* closes x followers copies */
     int64_t answer_ns;          /* each call is blocked for so long */
+    int64_t work_ns;            /* what the submitting thread does for each close before it hands over */
     struct copy_times *copies;
     _Atomic uint32_t answered;
     _Atomic uint32_t threads;   /* of the pool now; kept by the pool */
@@ -27,6 +29,10 @@ static inline uint32_t burst_copies(const struct burst *burst)
 {
     return burst->closes * burst->followers;
 }
+
+/* A close begins: notes the time for its copies, and works as long as its decoding and planning would.
+ * Thread: the submitter, before it hands the copies over. */
+void event_begin(struct burst *burst, uint32_t close);
 
 /* The call of one copy: notes the time, blocks, counts itself. */
 void copy_run(struct burst *burst, uint32_t copy);

@@ -129,8 +129,16 @@ static void floor_share(struct burst *burst)
     }
 }
 
+/* The floor knows no events: all of them are begun, then everybody is woken. */
+static void events_begin(struct burst *burst)
+{
+    for (uint32_t close = 0; close < burst->closes; close++)
+        event_begin(burst, close);
+}
+
 static void floor_submit(struct burst *burst)
 {
+    events_begin(burst);
     floor_share(burst);
     for (uint32_t g = 0; g < n_groups; g++) {
         if (atomic_load(&groups[g].end) == 0)
@@ -142,6 +150,7 @@ static void floor_submit(struct burst *burst)
 
 static void wake_submit(struct burst *burst)
 {
+    events_begin(burst);
     floor_share(burst);
     for (uint32_t g = 0; g < n_groups; g++)
         if (atomic_load(&groups[g].end) > 0)
@@ -239,6 +248,7 @@ static bool ours_open(const struct pool_settings *settings, struct burst *burst)
 static void ours_submit(struct burst *burst)
 {
     for (uint32_t close = 0; close < burst->closes; close++) {
+        event_begin(burst, close);
         for (uint32_t f = 0; f < burst->followers; f++)
             ours.batch[f] = &ours.jobs[close * burst->followers + f].job;
         tw_executor_submit(ours.executor, ours.batch, burst->followers);

@@ -26,8 +26,11 @@ static bool glib_open(const struct pool_settings *settings, struct burst *burst)
 
 static void glib_submit(struct burst *burst)
 {
-    for (uint32_t copy = 0; copy < burst_copies(burst); copy++)
+    for (uint32_t copy = 0; copy < burst_copies(burst); copy++) {
+        if (copy % burst->followers == 0)
+            event_begin(burst, copy / burst->followers);
         g_thread_pool_push(pool, GUINT_TO_POINTER(copy + 1), NULL);
+    }
 }
 
 static void glib_close(void)

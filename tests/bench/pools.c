@@ -23,6 +23,15 @@ void copy_run(struct burst *burst, uint32_t copy)
     atomic_fetch_add(&burst->answered, 1);
 }
 
+void event_begin(struct burst *burst, uint32_t close)
+{
+    int64_t now_ns = tw_mono_ns(), until_ns = now_ns + burst->work_ns;
+    for (uint32_t i = 0; i < burst->followers; i++)
+        burst->copies[close * burst->followers + i].event_mono_ns = now_ns;
+    while (burst->work_ns > 0 && tw_mono_ns() < until_ns)
+        continue;
+}
+
 static bool thread_make(void *(*main)(void *), void *arg)
 {
     pthread_attr_t attributes;
@@ -105,7 +114,8 @@ static bool growing_open(const struct pool_settings *settings, struct burst *bur
 static void queue_submit(struct burst *burst)
 {
     queue.next = queue.end = 0;
-    for (uint32_t close = 0; close < burst->closes; close++)
+    for (uint32_t close = 0; close < burst->closes; close++) {
+        event_begin(burst, close);
         for (uint32_t i = 0; i < burst->followers; i++) {
             pthread_mutex_lock(&queue.lock);
             queue.end++;
@@ -115,6 +125,7 @@ static void queue_submit(struct burst *burst)
             pthread_mutex_unlock(&queue.lock);
             pthread_cond_signal(&queue.not_empty);
         }
+    }
 }
 
 static void queue_close(void)
@@ -164,6 +175,8 @@ static void *per_call_main(void *copy)
 static void per_call_submit(struct burst *burst)
 {
     for (uint32_t copy = 0; copy < burst_copies(burst); copy++) {
+        if (copy % burst->followers == 0)
+            event_begin(burst, copy / burst->followers);
         atomic_fetch_add(&burst->threads, 1);
         if (!thread_make(per_call_main, (void *)(uintptr_t)copy))
             exit(1);
@@ -219,6 +232,8 @@ static void uv_submit(struct burst *burst)
 {
     uv_run(&uv.loop, UV_RUN_NOWAIT); /* of the round before */
     for (uint32_t copy = 0; copy < burst_copies(burst); copy++) {
+        if (copy % burst->followers == 0)
+            event_begin(burst, copy / burst->followers);
         uv.works[copy].data = (void *)(uintptr_t)copy;
         uv_queue_work(&uv.loop, &uv.works[copy], uv_copy, uv_done);
     }
