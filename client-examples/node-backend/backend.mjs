@@ -39,7 +39,8 @@ const tradewake = connect(options.server ?? '');
 
 /** One line, one event. @param {string} event @param {Record<string, unknown>} facts */
 function log(event, facts) {
-  const words = Object.entries(facts).map(([key, value]) => `${key}=${/[\s"]/.test(String(value)) ? JSON.stringify(value) : value}`);
+  const quoted = (/** @type {unknown} */ value) => (/[\s"]/.test(String(value)) ? JSON.stringify(value) : value);
+  const words = Object.entries(facts).map(([key, value]) => `${key}=${quoted(value)}`);
   console.error(`${new Date().toISOString()} ${event} ${words.join(' ')}`);
 }
 
@@ -75,6 +76,11 @@ function fieldsOf(query, lists, flags) {
   return fields;
 }
 
+/** The states that stay. UNKNOWN is none of them, nor is a state that a newer Tradewake may have.
+ *  @type {Set<import('./generated/tradewake/v1/CopyState').CopyState>} */
+const OVER = new Set(['COPY_STATE_DONE', 'COPY_STATE_PARTIAL', 'COPY_STATE_REJECTED', 'COPY_STATE_SKIPPED',
+                      'COPY_STATE_EXPIRED', 'COPY_STATE_CANCELLED']);
+
 /**
  * What the followers did with an event, and what its sender may make of it. A copy that is UNKNOWN may
  * have executed: Tradewake asks the broker. It is neither a success nor a failure, and the one thing
@@ -83,11 +89,12 @@ function fieldsOf(query, lists, flags) {
  */
 function tradeReply({ event_id, received_at, ...submitted }) {
   const unknown = submitted.copies.filter(({ state }) => state === 'COPY_STATE_UNKNOWN').map(({ copy_id }) => copy_id);
-  const is_settled = unknown.length === 0 && submitted.pending === 0;
+  const pending = submitted.copies.filter(({ state }) => !OVER.has(state)).length - unknown.length;
+  const is_settled = unknown.length === 0 && pending === 0;
   const next = is_settled ? undefined
     : `not settled: ask GET /copies?event_id=${encodeURIComponent(event_id)}, or send it again with this event_id`;
   return { status: is_settled ? 200 : 202,
-           body: { event_id, settled: is_settled, next, unknown, received_at: iso(received_at), ...submitted } };
+           body: { event_id, settled: is_settled, next, unknown, received_at: iso(received_at), ...submitted, pending } };
 }
 
 /**

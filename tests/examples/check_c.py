@@ -11,7 +11,8 @@ def check(checks, options):
         address = fleet.server.address
         ended = client(address, "--event", "c-1", "--samples", "3")
         checks.equal("c: an event, every follower's copy: exit code 0", (ended.code, ended.err), (0, ""))
-        checks.equal("c:   three copies DONE, three samples", (ended.out.count("COPY_STATE_DONE"), ended.out.count("threads,")), (3, 3))
+        checks.equal("c:   three copies DONE, three samples",
+                     (ended.out.count("COPY_STATE_DONE"), ended.out.count("threads,")), (3, 3))
         checks.equal("c:   the ledger has one order each", fleet.deals_of("c-1"), {each: 1 for each in fleet.ids})
         again = client(address, "--event", "c-1")
         checks.true("c: the same event again: known before", again.code == 0 and "known before" in again.out, again)

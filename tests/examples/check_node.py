@@ -3,7 +3,7 @@ slow, silent, killed or full."""
 import re
 import time
 
-from fake import Fake
+from fake import SILENCE, Fake
 from support import (NODE, OPEN, Backend, LastingFleet, LastingServer, Stopped, run, states, wait_until)
 
 STREAMS_PER_CONNECTION = 64
@@ -306,6 +306,15 @@ def against_a_fake(checks, contract):
         checks.equal("node (fake server): UNKNOWN is not sent again; words of a newer contract are shown as numbers",
                      (answer.status, answer.body["unknown"], answer.body["copies"][1]["state"],
                       answer.body["copies"][1]["reason"], len(fake.requests)), (202, ["A"], 99, 999, 1))
+        fake.requests.clear()
+        fake.answers = [SILENCE, fake.accepted("open-late", accepted=1, copies=[
+            new("CopySummary", copy_id="A", state="COPY_STATE_SENT")])]
+        answer = backend.open("late", "?timeout_ms=1000")
+        events = {contract.message("SubmitEventRequest").FromString(data).event.SerializeToString() for data in fake.requests}
+        checks.equal("node (fake server): an answer that comes too late is asked for once more, with the same event",
+                     (len(fake.requests), len(events)), (2, 1))
+        checks.equal("node (fake server):   and a copy that is on its way is not settled",
+                     (answer.status, answer.body.get("settled"), answer.body.get("pending")), (202, False, 1))
         fake.answers = [fake.refusal("INTERNAL", "INTERNAL")]
         checks.equal("node (fake server): an INTERNAL of Tradewake's is a 502 that says so",
                      (lambda got: (got.status, got.body["error"]["reason"]))(backend.open("bad")), (502, "INTERNAL"))

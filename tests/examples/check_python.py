@@ -18,7 +18,8 @@ def started(name, address, *words):
 def submit(checks, fleet):
     address = fleet.server.address
     ended = program("submit.py", address, "open", "--position", "1", "--event", "py-1")
-    checks.equal("python: submit.py: exit code 0, every follower DONE", (ended.code, ended.out.count(" DONE "), ended.err), (0, 3, ""))
+    checks.equal("python: submit.py: exit code 0, every follower DONE",
+                 (ended.code, ended.out.count(" DONE "), ended.err), (0, 3, ""))
     again = program("submit.py", address, "open", "--position", "1", "--event", "py-1")
     checks.true("python: the same event again: known before", again.code == 0 and "known before" in again.out, again)
     checks.equal("python:   and no order went out twice", fleet.deals_of("1"), {each: 1 for each in fleet.ids})
@@ -114,11 +115,13 @@ def killed_in_mid_stream(checks, binary):
             checks.equal("python:   with all that it missed, and nothing that it had seen",
                          set(re.findall(r"^\d+ \w+ (\S+)", copies.out.text(), re.MULTILINE)), {"away"})
         ended = program("own_time.py", address, "--seconds", "0.5")
-        checks.true("python: --seconds ends a watch; nothing measured: exit code 4", ended.code == 4 and "own time" in ended.out, ended)
+        checks.true("python: --seconds ends a watch; nothing measured: exit code 4",
+                    ended.code == 4 and "own time" in ended.out, ended)
 
         # A publisher in mid-stream: what was not answered goes out again, and is answered.
         with started("stream.py", address, "--count", "6000", "--window", "100") as publisher:
-            wait_until(lambda: program("watch_copies.py", address, "--seconds", "1", "--changes", "2000").out.count("stream-") > 100, 30)
+            wait_until(lambda: program("watch_copies.py", address, "--seconds", "1", "--changes", "2000").out.count(
+                "stream-") > 100, 30)
             server.restart()
             checks.equal("python: stream.py: killed in mid-stream, it goes on: exit code 0", publisher.wait(120), 0)
             out = publisher.out.text()

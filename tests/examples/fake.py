@@ -13,6 +13,7 @@ import grpc
 
 SUBMIT = "/tradewake.v1.EventService/SubmitEvent"
 STREAM = "/tradewake.v1.EventService/StreamEvents"
+SILENCE = object()  # no answer, as long as the caller waits
 
 
 class Refusal(Exception):
@@ -58,6 +59,11 @@ class Fake:
             self.requests.append(data)
             self.attempts.append(int(dict(context.invocation_metadata()).get("grpc-previous-rpc-attempts", 0)))
             answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is SILENCE:
+            over = threading.Event()
+            if context.add_callback(over.set):
+                over.wait()
+            context.abort(grpc.StatusCode.CANCELLED, "nobody waits any more")
         if isinstance(answer, Refusal):
             context.set_trailing_metadata((("grpc-status-details-bin", answer.details),))
             context.abort(getattr(grpc.StatusCode, answer.code), answer.message)

@@ -51,7 +51,9 @@ class LastingServer(Server):
 
     def __init__(self, program, config=CONFIG, is_dev=False):
         self.is_dev = is_dev
-        super().__init__(program, config=config, arguments=["--listen", free_address()])
+        folder = tempfile.mkdtemp(prefix="tradewake-examples-")
+        super().__init__(program, config=config, arguments=["--listen", free_address()], folder=folder)
+        self.owns_folder = True
 
     def command(self):
         words = super().command()
