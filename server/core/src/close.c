@@ -30,9 +30,11 @@ struct tw_close_decision tw_close_decide(const struct tw_close_input *input)
     }
     if (input->held <= target)
         return (struct tw_close_decision){0, note != 0 ? note : REASON(NO_CHANGE)};
-    if (input->held - target < smallest)
+    /* What is held may be of an older step; what is sent is of today's. */
+    tw_decimal volume = tw_decimal_round(input->held - target, step, TW_ROUND_DOWN);
+    if (volume < smallest)
         return (struct tw_close_decision){0, REASON(BELOW_MIN)};
-    return (struct tw_close_decision){input->held - target, note};
+    return (struct tw_close_decision){volume, note};
 }
 
 /* ---- Netting ---- */
