@@ -14,6 +14,8 @@ static struct oracle *current;
 static void die(const char *why)
 {
     (void)snprintf(current->why, sizeof(current->why), "%s", why);
+    if (!current->may_die)
+        cr_assert_fail("seed %" PRIu64 ": died: %s", current->seed, why);
     siglongjmp(current->died, 1);
 }
 

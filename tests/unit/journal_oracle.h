@@ -19,6 +19,7 @@ struct oracle {
     uint64_t replayed_first, replayed_last;
     char why[1024]; /* what the journal died of; empty: it lives */
     uint64_t seed;  /* to name in a message */
+    bool may_die; /* died is set; otherwise dying fails the test */
     sigjmp_buf died;
 };
 
@@ -30,7 +31,7 @@ void oracle_clear(struct oracle *oracle);
 tw_status oracle_open(struct oracle *oracle, struct tw_error *error);
 void oracle_close(struct oracle *oracle);
 
-/* Each may end in died: the caller has set it. size: as random when SIZE_MAX. */
+/* Each may end in died. size: as random when SIZE_MAX. */
 void oracle_append(struct oracle *oracle, size_t size);
 void oracle_sync(struct oracle *oracle);
 void oracle_forget(struct oracle *oracle); /* rolls, and forgets everything before */

@@ -15,11 +15,19 @@ uint64_t journal_reserve_bytes(const struct tw_journal *journal)
     return journal->segment_bytes / 4;
 }
 
+/* So many zeros at once: a step holds up who begins a segment. */
+static uint64_t step_bytes(const struct tw_journal *journal)
+{
+    uint64_t step = journal->segment_bytes / 16;
+    return step < AHEAD_STEP_BYTES ? step : AHEAD_STEP_BYTES;
+}
+
 /* A file is zeros up to twice of what is used of the current one: whole when that is half full. The
  * work is spread over the appends that ask for it, and an idle log takes little space. */
 static uint64_t zeros_wanted(const struct tw_journal *journal, uint64_t offset)
 {
-    uint64_t wanted = (2 * offset + AHEAD_STEP_BYTES - 1) / AHEAD_STEP_BYTES * AHEAD_STEP_BYTES;
+    uint64_t step = step_bytes(journal);
+    uint64_t wanted = (2 * offset + step - 1) / step * step;
     return wanted < journal->segment_bytes ? wanted : journal->segment_bytes;
 }
 
@@ -36,13 +44,14 @@ static uint64_t current_zeros_wanted(const struct tw_journal *journal, uint64_t 
 /* Zeros of the current segment, up to `wanted`. */
 static int fill_current(struct tw_journal *journal, uint64_t wanted, bool *ret_is_changed)
 {
+    uint64_t step = step_bytes(journal);
     int result = 0;
 
     *ret_is_changed = false;
     for (bool more = true; more && result == 0;) {
         (void)pthread_mutex_lock(&journal->ahead_mutex);
         uint64_t from = atomic_load_explicit(&journal->current_zeros, memory_order_relaxed);
-        uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
+        uint64_t to = from + step < wanted ? from + step : wanted;
         more = from < to;
         if (more) {
             uint64_t done;
@@ -126,12 +135,13 @@ static int sync_next(struct tw_journal *journal)
  * nothing old to write. */
 static int fill_next(struct tw_journal *journal, uint64_t wanted)
 {
+    uint64_t step = step_bytes(journal);
     int result = open_next(journal);
 
     for (bool more = true; more && result == 0;) {
         (void)pthread_mutex_lock(&journal->ahead_mutex);
         uint64_t from = journal->next_zeros;
-        uint64_t to = from + AHEAD_STEP_BYTES < wanted ? from + AHEAD_STEP_BYTES : wanted;
+        uint64_t to = from + step < wanted ? from + step : wanted;
         more = journal->next.fd >= 0 && from < to; /* it may have been begun meanwhile */
         if (more)
             result =
