@@ -272,12 +272,40 @@ void crew_wake(struct crew *crew, const struct wakes *wakes)
     }
 }
 
+/* A short slice gives a thread that wakes an early deadline: it runs before a thread that computes,
+ * and a leader's wakes lead to calls at once also where real-time priority is not to be had. Kernels
+ * before 6.12 do not know slices, and leave everything as it is. */
+static void slice_shorten(void)
+{
+    enum { SLICE_NS = 100000, SIZE_OF_FIRST = 48 }; /* the least the kernel takes; the oldest layout */
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attributes = {.size = SIZE_OF_FIRST};
+    static_assert(sizeof attributes == SIZE_OF_FIRST, "struct sched_attr, version 0");
+    if (syscall(SYS_sched_getattr, 0, &attributes, SIZE_OF_FIRST, 0) != 0 ||
+        attributes.policy != SCHED_OTHER)
+        return;
+    attributes.runtime_ns = SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
 static void *leader_main(void *arg)
 {
     struct group *group = arg;
     char name[16];
     snprintf(name, sizeof name, "tw-leader-%u", group->index);
     prctl(PR_SET_NAME, name);
+    slice_shorten();
+    /* By itself, and after the slice, which is set together with the ordinary policy. */
+    struct sched_param lowest = {.sched_priority = 1};
+    group->is_realtime = group->crew->realtime && sched_setscheduler(0, SCHED_FIFO, &lowest) == 0;
+    /* Release: pairs with the acquire in leaders_await(). */
+    atomic_fetch_add_explicit(&group->crew->arrived_leaders, 1, memory_order_release);
+    futex_wake(&group->crew->arrived_leaders, 1);
 
     for (;;) {
         uint32_t seen = atomic_load_explicit(&group->call, memory_order_acquire);
@@ -405,6 +433,7 @@ static void *worker_main(void *arg)
     snprintf(name, sizeof name, "tw-worker-%u", worker->group->index);
     prctl(PR_SET_NAME, name);
     restartable_off();
+    slice_shorten();
     this_worker = worker;
 
     while ((worker->job = worker_take(worker)) != NULL) {
@@ -572,16 +601,22 @@ static void groups_init(struct crew *crew, const struct crew_options *options)
     }
 }
 
-static int leader_make(struct crew *crew, struct group *group, bool realtime)
+static int leader_make(struct crew *crew, struct group *group)
 {
     maker_move(crew, group->core);
     int failed = thread_make(crew, &group->leader, leader_main, group);
-    if (failed != 0)
-        return failed;
-    group->has_leader = true;
-    struct sched_param lowest = {.sched_priority = 1};
-    group->is_realtime = realtime && pthread_setschedparam(group->leader, SCHED_FIFO, &lowest) == 0;
-    return 0;
+    group->has_leader = failed == 0;
+    return failed;
+}
+
+/* Waits until every leader has its priority; crew->realtime then says whether all have it. */
+static void leaders_await(struct crew *crew)
+{
+    for (uint32_t arrived; (arrived = atomic_load_explicit(&crew->arrived_leaders,
+                                                           memory_order_acquire)) < crew->n_groups;)
+        futex_wait(&crew->arrived_leaders, arrived);
+    for (uint32_t g = 0; g < crew->n_groups; g++)
+        crew->realtime &= crew->groups[g].is_realtime;
 }
 
 tw_status crew_start(struct crew *crew, const struct crew_options *options, struct tw_error *error)
@@ -592,6 +627,7 @@ tw_status crew_start(struct crew *crew, const struct crew_options *options, stru
     crew->threads_max = options->threads_max;
     crew->stack_bytes = options->stack_bytes;
     crew->pinned = options->pinned;
+    crew->realtime = options->realtime;
     pthread_mutex_init(&crew->making, NULL);
     queue_init(&crew->overflow);
     groups_init(crew, options);
@@ -601,17 +637,15 @@ tw_status crew_start(struct crew *crew, const struct crew_options *options, stru
 
     struct maker maker;
     maker_begin(&maker);
-    crew->realtime = options->realtime;
     int failed = thread_make(crew, &crew->spawner, spawner_main, crew);
     crew->has_spawner = failed == 0;
-    for (uint32_t g = 0; g < crew->n_groups && failed == 0; g++) {
-        failed = leader_make(crew, &crew->groups[g], options->realtime);
-        crew->realtime &= crew->groups[g].is_realtime;
-    }
+    for (uint32_t g = 0; g < crew->n_groups && failed == 0; g++)
+        failed = leader_make(crew, &crew->groups[g]);
     maker_end(&maker);
     if (failed != 0)
         return tw_error_set(error, TW_LIMIT, "the executor's leaders could not be created: %s",
                             strerror(failed));
+    leaders_await(crew);
     return TW_OK;
 }
 

@@ -92,6 +92,7 @@ struct crew {
     _Alignas(CACHE_LINE) _Atomic uint32_t threads;
     _Atomic uint32_t threads_ready;
     _Atomic uint64_t threads_late;
+    _Atomic uint32_t arrived_leaders;
     _Atomic uint32_t arrived;  /* workers that have looked at the queues once */
     _Atomic uint32_t starting; /* late workers that have not */
 
