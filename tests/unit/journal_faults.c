@@ -1,5 +1,5 @@
-/* One thing goes wrong, at each call in turn: the process ends with a line that says what to do, or opening
- * says it; and the next start has everything that was durable. */
+/* One thing goes wrong, at each call in turn: the process ends with a line that says what to do, or
+ * opening says it; and the next start has everything that was durable. */
 #include "journal_oracle.h"
 
 #include <tradewake/base/log.h>
@@ -170,7 +170,8 @@ Test(journal_faults, reads_and_writes_in_pieces_change_nothing)
     }
 }
 
-/* --- a full disk --------------------------------------------------------------------------------- */
+/* --- a full disk ---------------------------------------------------------------------------------
+ */
 
 static void open_on_a_full_disk_of(uint64_t room_bytes)
 {

@@ -184,15 +184,16 @@ Test(journal_open, a_flipped_byte_in_what_was_durable_is_damage)
 
     disk_tamper(file, offset_of(4) + 100, &flipped, 1);
 
-    REFUSED(TW_INVALID, "damage in", "00000001.log", "offset 808,", "sequence 4:",
-            "bytes do not match their checksum", "Nothing was changed");
+    REFUSED(TW_INVALID, "damage in", "00000001.log", "offset 808,",
+            "sequence 4:", "bytes do not match their checksum", "Nothing was changed");
 }
 
 Test(journal_open, a_flipped_byte_in_a_header_is_damage)
 {
     log_of(10);
     struct disk_file *file = disk_segment(&oracle.disk, 1);
-    uint8_t flipped = file->bytes[offset_of(4) + 12] ^ 1; /* its size: the next one is not where it says */
+    uint8_t flipped =
+        file->bytes[offset_of(4) + 12] ^ 1; /* its size: the next one is not where it says */
 
     disk_tamper(file, offset_of(4) + 12, &flipped, 1);
 
@@ -208,7 +209,8 @@ Test(journal_open, every_flipped_bit_is_damage_or_is_the_end)
         uint8_t was = file->bytes[at];
         uint8_t flipped = was ^ 0x10;
         disk_tamper(file, at, &flipped, 1);
-        /* The last claim is of record 5, that 4 are durable: behind them it is the end of a crash. */
+        /* The last claim is of record 5, that 4 are durable: behind them it is the end of a crash.
+         */
         oracle.durable = 4;
         oracle.appended = 6;
         tw_status status = oracle_open(&oracle, &error);
@@ -268,8 +270,8 @@ Test(journal_open, the_rest_is_zeroed_on_the_disk_before_anything_is_appended)
         cr_assert_eq(file->bytes[i], 0, "byte %zu came back", i);
 }
 
-/* The one before it is written again, byte for byte what it was, and what once followed it is still there:
- * only that it is of another life tells that it does not follow. */
+/* The one before it is written again, byte for byte what it was, and what once followed it is still
+ * there: only that it is of another life tells that it does not follow. */
 Test(journal_open, a_stale_record_does_not_come_back_even_behind_the_same_bytes)
 {
     open_well();
@@ -288,7 +290,8 @@ Test(journal_open, a_stale_record_does_not_come_back_even_behind_the_same_bytes)
     open_well();
     uint8_t again[200];
     memcpy(again, first + RECORD_HEADER_BYTES, sizeof(again));
-    cr_assert_eq(tw_journal_append(oracle.journal, (uint16_t)(seed >> 48), again, sizeof(again)), 2);
+    cr_assert_eq(tw_journal_append(oracle.journal, (uint16_t)(seed >> 48), again, sizeof(again)),
+                 2);
     oracle.appended = 2;
     oracle_sync(&oracle);
     oracle_close(&oracle);
@@ -452,7 +455,8 @@ Test(journal_open, a_segment_size_that_cannot_be_is_refused_with_both_numbers)
     struct tw_journal *journal = NULL;
 
     cr_expect_eq(tw_journal_open(&options, &journal, &error), TW_INVALID);
-    cr_expect_not_null(strstr(error.text, "segment_bytes is 100, expected 4096.."), "%s", error.text);
+    cr_expect_not_null(strstr(error.text, "segment_bytes is 100, expected 4096.."), "%s",
+                       error.text);
     cr_expect_null(journal);
 }
 

@@ -19,7 +19,7 @@ struct oracle {
     uint64_t replayed_first, replayed_last;
     char why[1024]; /* what the journal died of; empty: it lives */
     uint64_t seed;  /* to name in a message */
-    bool may_die; /* died is set; otherwise dying fails the test */
+    bool may_die;   /* died is set; otherwise dying fails the test */
     sigjmp_buf died;
 };
 

@@ -53,8 +53,8 @@ Test(journal_record, the_layout_is_what_it_was)
         0x0d, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
         0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0xef, 0xcd, 0xab};
     static const uint8_t segment[SEGMENT_HEADER_BYTES - 4] = {
-        'T', 'W', 'J', 'O', 'U', 'R', 'N', 'L', 1, 0, 0, 0, 9,    0,    0,    0,    1, 2,
-        0,   0,   0,   0,   0,   0,   4,   0,   0, 0, 0x78, 0x56, 0x34, 0x12};
+        'T', 'W', 'J', 'O', 'U', 'R', 'N', 'L', 1, 0, 0, 0, 9,    0,    0,    0,
+        1,   2,   0,   0,   0,   0,   0,   0,   4, 0, 0, 0, 0x78, 0x56, 0x34, 0x12};
     struct segment_header begun = {.version = JOURNAL_VERSION,
                                    .segment = 9,
                                    .first_sequence = 513,
