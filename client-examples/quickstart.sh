@@ -34,7 +34,7 @@ finish() {
         kill -KILL "$server_pid" 2>/dev/null || true
         wait "$server_pid" 2>/dev/null || true
     fi
-    rm -rf "$work"
+    rm -rf --one-file-system "$work" # never through a mount
     exit "$code"
 }
 trap finish EXIT

@@ -52,7 +52,7 @@ struct server {
     struct tw_wire_server *wire;
     void *paper;
     struct tw_engine_adapter adapters[1];
-    char paper_dir[512];
+    char paper_dir[512], journal_dir[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
 };
@@ -159,6 +159,9 @@ static tw_status state_open(struct server *server, struct tw_error *error)
     int length = snprintf(server->paper_dir, sizeof server->paper_dir, "%s/paper", path);
     if (length < 0 || (size_t)length >= sizeof server->paper_dir)
         return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
+    length = snprintf(server->journal_dir, sizeof server->journal_dir, "%s/journal", path);
+    if (length < 0 || (size_t)length >= sizeof server->journal_dir)
+        return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
     return directory_make(server->paper_dir, error);
 }
 
@@ -199,6 +202,8 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .adapters = server->adapters,
         .n_adapters = 1,
         .copies_remembered = settings->copies_remembered,
+        .journal_dir = server->journal_dir[0] != '\0' ? server->journal_dir : NULL,
+        .journal_syncs = true,
     };
     struct tw_engine *engine = NULL;
     tw_status status = tw_engine_start(&engine_options, &engine, error);
@@ -326,6 +331,9 @@ static void calls_await(struct server *server)
         if (status.calls_in_flight > 0)
             clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     } while (status.calls_in_flight > 0 && tw_mono_ns() < until_ns);
+    struct tw_engine *engine = atomic_load(&server->engine);
+    if (status.calls_in_flight == 0 && engine != NULL)
+        tw_engine_quiet(engine);
     if (status.calls_queued > 0 || status.calls_in_flight > 0)
         tw_log(TW_LOG_WARN, "server.left", "calls_queued=%u calls_in_flight=%u", status.calls_queued,
                status.calls_in_flight);
@@ -335,6 +343,7 @@ static void calls_await(struct server *server)
 static void server_close(struct server *server)
 {
     tw_wire_server_stop(server->wire, 2000);
+    tw_telemetry_admin_close(server->telemetry);
     tw_metrics_service_close();
     struct tw_engine *engine = atomic_load(&server->engine);
     if (engine != NULL)

@@ -186,10 +186,12 @@ static void wake_call(void *context)
 static void submit_wait(struct tw_call *call, struct waiting *waiting)
 {
     int64_t now_ns = tw_mono_ns(), deadline_ns = tw_call_deadline_mono_ns(call);
-    int64_t until_ns = now_ns + (int64_t)TW_WAIT_MS_DEFAULT * TW_NS_PER_MS;
-    if (deadline_ns != INT64_MAX)
+    bool is_accepted_enough = waiting->answer.wait == TW_WAIT_ACCEPTED; /* durable: the disk's time */
+    int64_t until_ns = is_accepted_enough ? INT64_MAX
+                                          : now_ns + (int64_t)TW_WAIT_MS_DEFAULT * TW_NS_PER_MS;
+    if (deadline_ns != INT64_MAX && !is_accepted_enough)
         until_ns = deadline_ns - (int64_t)TW_WAIT_MARGIN_MS * TW_NS_PER_MS;
-    if (until_ns <= now_ns || tw_record_pending(waiting->answer.record, waiting->answer.wait) == 0) {
+    if (tw_record_pending(waiting->answer.record, waiting->answer.wait) == 0) {
         submit_answer(call, waiting);
         return;
     }
@@ -238,8 +240,12 @@ void tw_submit_event_on_news(struct tw_call *call)
 void tw_submit_event_on_timer(struct tw_call *call)
 {
     struct waiting *waiting = tw_call_data(call);
-    if (waiting != NULL && !waiting->is_answered)
+    if (waiting == NULL || waiting->is_answered)
+        return;
+    if (tw_record_pending(waiting->answer.record, TW_WAIT_ACCEPTED) == 0)
         submit_answer(call, waiting);
+    else /* not durable yet: no answer before that */
+        tw_call_timer_set(call, tw_mono_ns() + 2 * TW_NS_PER_MS);
 }
 
 void tw_submit_event_on_finished(struct tw_call *call, bool cancelled)
@@ -261,6 +267,7 @@ struct stream_answer {
 struct event_stream {
     uint32_t head, tail; /* run freely, compared only by difference */
     bool is_paused, is_half_closed;
+    bool is_waiting; /* until the event to be answered next is durable */
     struct stream_answer answers[TW_STREAM_UNANSWERED_MAX];
 };
 
@@ -329,11 +336,29 @@ static bool stream_write(struct tw_call *call, struct stream_answer *entry, bool
     return written;
 }
 
+/* Whether an answer may go: a refusal, or an event that is durable. Else it is waited for. */
+static bool is_ready(struct tw_call *call, struct event_stream *stream, struct stream_answer *entry)
+{
+    struct tw_record *record = entry->answer.record;
+    if (record == NULL || tw_record_pending(record, TW_WAIT_ACCEPTED) == 0)
+        return true;
+    if (stream->is_waiting)
+        return false;
+    stream->is_waiting = true;
+    tw_call_ref(call);
+    if (!tw_record_wait(record, TW_WAIT_ACCEPTED, wake_call, call)) {
+        stream->is_waiting = false;
+        tw_call_unref(call);
+        tw_call_timer_set(call, tw_mono_ns() + TW_NS_PER_MS);
+    }
+    return false;
+}
+
 static void stream_pump(struct tw_call *call, struct event_stream *stream)
 {
     while (stream->tail != stream->head && tw_call_is_writable(call)) {
         struct stream_answer *entry = &stream->answers[stream->tail % TW_STREAM_UNANSWERED_MAX];
-        if (!stream_write(call, entry, stream->head - stream->tail > 1))
+        if (!is_ready(call, stream, entry) || !stream_write(call, entry, stream->head - stream->tail > 1))
             break;
         stream_answer_clear(entry);
         stream->tail++;
@@ -388,6 +413,15 @@ void tw_stream_events_on_writable(struct tw_call *call)
     struct event_stream *stream = tw_call_data(call);
     if (stream != NULL)
         stream_pump(call, stream);
+}
+
+void tw_stream_events_on_news(struct tw_call *call)
+{
+    struct event_stream *stream = tw_call_data(call);
+    if (stream == NULL)
+        return;
+    stream->is_waiting = false;
+    stream_pump(call, stream);
 }
 
 void tw_stream_events_on_half_close(struct tw_call *call)

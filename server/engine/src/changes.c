@@ -1,11 +1,13 @@
-/* changes.c - the journal thread: what changed gets its change_id, its place in the index and its way
- * to whoever watches; and what nobody needs any more is forgotten.
+/* changes.c - the journal thread: what changed is written down, made durable, and then gets its
+ * change_id, its place in the index and its way to whoever watches; what nobody needs is forgotten.
  *
  *   any thread --change_push()--> [one list, newest first] --taken whole--> journal thread
+ *   rpc thread --record_await_durable()--> [likewise] -------------------->
+ *   adapters   --slot_dirty_push()--> [likewise] ------------------------->
  *
- * A copy is in the list at most once; what changes while it waits there is one change. The list holds a
- * reference to the copy's record. */
-#include "internal.h"
+ * A copy is in its list at most once; what changes while it waits there is one change. The lists hold
+ * references. One turn: write outcomes, sync, tell who waits for an event, tell who watches copies. */
+#include "state.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -58,6 +60,75 @@ void change_push(struct tw_copy *copy)
     do {
         copy->next_change = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.head, &head, copy,
+                                                    memory_order_seq_cst, memory_order_relaxed));
+    if (atomic_load_explicit(&engine->journal.is_asleep, memory_order_seq_cst))
+        wake_journal(engine);
+}
+
+/* ---- The journal's file ---- */
+
+uint64_t log_append(struct tw_engine *engine, uint16_t type, struct state_out *out)
+{
+    return tw_journal_append(engine->log, type, out->bytes, out->size);
+}
+
+static bool is_durable_until(const struct tw_engine *engine, uint64_t sequence)
+{
+    return engine->log == NULL || tw_journal_durable(engine->log) >= sequence;
+}
+
+void log_await(struct tw_engine *engine, uint64_t sequence)
+{
+    while (!is_durable_until(engine, sequence)) {
+        atomic_store_explicit(&engine->journal.is_sync_wanted, true, memory_order_seq_cst);
+        wake_journal(engine);
+        const struct timespec moment = {0, 50 * TW_NS_PER_US};
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+    }
+}
+
+void record_await_durable(struct tw_record *record)
+{
+    struct tw_engine *engine = record->engine;
+    if (is_durable_until(engine, record->durable_sequence)) {
+        atomic_store_explicit(&record->is_durable, true, memory_order_release);
+        return;
+    }
+    tw_record_hold(record);
+    struct tw_record *head = atomic_load_explicit(&engine->journal.fresh, memory_order_relaxed);
+    do {
+        record->next_fresh = head;
+    } while (!atomic_compare_exchange_weak_explicit(&engine->journal.fresh, &head, record,
+                                                    memory_order_seq_cst, memory_order_relaxed));
+    if (atomic_load_explicit(&engine->journal.is_asleep, memory_order_seq_cst))
+        wake_journal(engine);
+}
+
+void leg_dirty(struct tw_leg *leg)
+{
+    struct tw_slot *slot = leg->slot;
+    if (leg->is_dirty)
+        return;
+    leg->is_dirty = true;
+    leg->next_dirty = slot->dirty_legs;
+    slot->dirty_legs = leg;
+    atomic_fetch_add_explicit(&leg->position->busy, 1, memory_order_relaxed);
+}
+
+void slot_dirty_push(struct tw_slot *slot)
+{
+    struct tw_engine *engine = slot->engine;
+    pthread_mutex_lock(&slot->mutex);
+    bool is_new = !slot->is_dirty && (slot->dirty_legs != NULL || slot->is_risk_dirty);
+    slot->is_dirty |= is_new;
+    pthread_mutex_unlock(&slot->mutex);
+    if (!is_new)
+        return;
+    slot_hold(slot);
+    struct tw_slot *head = atomic_load_explicit(&engine->journal.dirty, memory_order_relaxed);
+    do {
+        slot->next_dirty = head;
+    } while (!atomic_compare_exchange_weak_explicit(&engine->journal.dirty, &head, slot,
                                                     memory_order_seq_cst, memory_order_relaxed));
     if (atomic_load_explicit(&engine->journal.is_asleep, memory_order_seq_cst))
         wake_journal(engine);
@@ -161,7 +232,7 @@ static bool is_over(struct tw_record *record)
     return tw_record_pending(record, TW_WAIT_DONE) == 0;
 }
 
-static void history_unlink(struct tw_engine *engine, struct tw_record *record)
+void history_unlink(struct tw_engine *engine, struct tw_record *record)
 {
     if (record->older != NULL)
         record->older->newer = record->newer;
@@ -219,7 +290,7 @@ static void forget(struct tw_engine *engine, struct tw_record *record)
 
 /* ---- The thread ---- */
 
-static void index_add(struct tw_engine *engine, struct tw_copy *copy)
+void index_add(struct tw_engine *engine, struct tw_copy *copy)
 {
     struct tw_copy *twin = NULL;
     pthread_mutex_lock(&engine->journal.index_mutex);
@@ -231,27 +302,84 @@ static void index_add(struct tw_engine *engine, struct tw_copy *copy)
     pthread_mutex_unlock(&engine->journal.index_mutex);
 }
 
-static void take_up(struct tw_engine *engine, struct tw_copy *copy)
+enum { BATCH_MAX = 256 };
+
+/* A turn's copies, and what is done with them once they are durable. */
+struct batch {
+    struct tw_copy *copies[BATCH_MAX];
+    struct tw_position *done[BATCH_MAX]; /* whose copy ended: one less is busy; NULL = none */
+    uint64_t change_ids[BATCH_MAX]; /* first the place in the record alone */
+    uint32_t n;
+};
+
+static bool is_terminal_state(uint8_t state)
+{
+    return state != STATE(QUEUED) && state != STATE(SENT) && state != STATE(UNKNOWN);
+}
+
+static void put_outcome(struct state_out *out, struct tw_copy *copy)
+{
+    state_put_u(out, copy->record->number);
+    state_put_copy(out, copy);
+    state_put_u(out, copy->leg != NULL);
+    if (copy->leg != NULL)
+        state_put_leg(out, copy->leg);
+}
+
+/* Writes one copy as it is now, with its leg. */
+static void take_up(struct batch *batch, struct tw_copy *copy, struct state_out *out, uint32_t *n_written)
 {
     struct tw_slot *slot = copy->subscription->slot;
     char id[TW_COPY_ID_BYTES];
     copy_id_make(copy, id); /* a microsecond: not under the lock */
-    uint64_t change_id = atomic_fetch_add_explicit(&engine->journal.last_change_id, 1,
-                                                   memory_order_relaxed) + 1;
+    uint32_t at = batch->n++;
+    batch->copies[at] = copy;
+    batch->done[at] = NULL;
+    batch->change_ids[at] = *n_written;
     pthread_mutex_lock(&slot->mutex);
     copy->is_change_queued = false; /* from here on a change is a new one */
-    copy->change_id = change_id;
     if (!copy->has_id)
         memcpy(copy->id, id, sizeof id);
     copy->has_id = true;
-    bool is_indexed = copy->is_indexed;
+    struct tw_leg *leg = copy->leg;
+    applied_forget(copy);
+    put_outcome(out, copy);
+    *n_written += 1;
+    if (leg != NULL && is_terminal_state(copy->state)) {
+        batch->done[at] = leg->position;
+        copy->leg = NULL;
+    }
     pthread_mutex_unlock(&slot->mutex);
+}
 
-    if (!is_indexed)
-        index_add(engine, copy);
-    feeds_put(engine, copy, change_id);
-    tw_record_release(copy->record);
-    atomic_fetch_add_explicit(&engine->journal.done, 1, memory_order_release);
+/* change_id = sequence of the record x 65536 + place in it. */
+static void batch_number(struct tw_engine *engine, struct batch *batch, uint64_t sequence)
+{
+    for (uint32_t i = 0; i < batch->n; i++) {
+        batch->change_ids[i] += sequence * 65536;
+        if (batch->done[i] != NULL)
+            atomic_fetch_sub_explicit(&batch->done[i]->busy, 1, memory_order_release);
+    }
+    if (batch->n > 0)
+        atomic_store_explicit(&engine->journal.last_change_id, batch->change_ids[batch->n - 1],
+                              memory_order_release);
+}
+
+static void batch_publish(struct tw_engine *engine, struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n; i++) {
+        struct tw_copy *copy = batch->copies[i];
+        struct tw_slot *slot = copy->subscription->slot;
+        pthread_mutex_lock(&slot->mutex);
+        copy->change_id = batch->change_ids[i];
+        bool is_indexed = copy->is_indexed;
+        pthread_mutex_unlock(&slot->mutex);
+        if (!is_indexed)
+            index_add(engine, copy);
+        feeds_put(engine, copy, batch->change_ids[i]);
+        tw_record_release(copy->record);
+        atomic_fetch_add_explicit(&engine->journal.done, 1, memory_order_release);
+    }
 }
 
 static struct tw_copy *take_all(struct tw_engine *engine)
@@ -267,20 +395,146 @@ static struct tw_copy *take_all(struct tw_engine *engine)
     return oldest;
 }
 
-/* True: go on; false: the list stayed empty and the engine stops. */
-static bool await_changes(struct tw_engine *engine)
+static struct tw_copy *batch_take(struct tw_engine *engine, struct batch *batch, struct tw_copy *copy)
 {
-    while (atomic_load_explicit(&engine->journal.head, memory_order_acquire) == NULL) {
+    static struct state_out out; /* the journal thread's alone */
+    static struct state_out counted;
+    uint32_t n_written = 0;
+    batch->n = 0;
+    out.size = 0;
+    while (copy != NULL && batch->n < BATCH_MAX) {
+        struct tw_copy *next = copy->next_change; /* the copy may be queued again at once */
+        take_up(batch, copy, &out, &n_written);
+        copy = next;
+    }
+    uint64_t sequence = engine->journal.batches++;
+    if (engine->log != NULL && batch->n > 0) {
+        counted.size = 0;
+        state_put_u(&counted, n_written);
+        state_put_raw(&counted, out.bytes, out.size);
+        sequence = log_append(engine, STATE_OUTCOME, &counted);
+    }
+    batch_number(engine, batch, sequence);
+    return copy;
+}
+
+/* Writes up to BATCH_MAX legs of a slot that changed without a copy; true: there are more. */
+static bool legs_write(struct tw_engine *engine, struct tw_slot *slot, struct state_out *out)
+{
+    struct tw_position *done[BATCH_MAX];
+    uint32_t n = 0;
+    struct state_out counted = {0};
+    out->size = 0;
+    pthread_mutex_lock(&slot->mutex);
+    while (slot->dirty_legs != NULL && n < BATCH_MAX) {
+        struct tw_leg *leg = slot->dirty_legs;
+        slot->dirty_legs = leg->next_dirty;
+        leg->is_dirty = false;
+        state_put_leg(out, leg);
+        done[n++] = leg->position;
+    }
+    bool has_more = slot->dirty_legs != NULL;
+    pthread_mutex_unlock(&slot->mutex);
+    if (engine->log != NULL && n > 0) {
+        state_put_u(&counted, n);
+        state_put_raw(&counted, out->bytes, out->size);
+        log_append(engine, STATE_LEG, &counted);
+        state_out_clear(&counted);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        atomic_fetch_sub_explicit(&done[i]->busy, 1, memory_order_release);
+    return has_more;
+}
+
+static void slot_write(struct tw_engine *engine, struct tw_slot *slot)
+{
+    static struct state_out out; /* the journal thread's alone */
+    pthread_mutex_lock(&slot->mutex);
+    slot->is_dirty = false;
+    bool is_risk_dirty = slot->is_risk_dirty;
+    slot->is_risk_dirty = false;
+    pthread_mutex_unlock(&slot->mutex);
+    while (legs_write(engine, slot, &out))
+        ;
+    if (engine->log != NULL && is_risk_dirty) {
+        out.size = 0;
+        pthread_mutex_lock(&slot->mutex);
+        state_put_risk(&out, slot);
+        pthread_mutex_unlock(&slot->mutex);
+        log_append(engine, STATE_RISK, &out);
+    }
+    slot_release(slot);
+}
+
+static void slots_write(struct tw_engine *engine)
+{
+    struct tw_slot *slot = atomic_exchange_explicit(&engine->journal.dirty, NULL, memory_order_acquire);
+    while (slot != NULL) {
+        struct tw_slot *next = slot->next_dirty;
+        slot_write(engine, slot);
+        slot = next;
+    }
+}
+
+/* Whoever waits for these events hears that they are durable, or waits for the next turn. */
+static void fresh_announce(struct tw_engine *engine, struct tw_record *record)
+{
+    while (record != NULL) {
+        struct tw_record *next = record->next_fresh;
+        assert(is_durable_until(engine, record->durable_sequence)); /* it was appended before the sync */
+        atomic_store_explicit(&record->is_durable, true, memory_order_release);
+        record_wake(record);
+        tw_record_release(record);
+        record = next;
+    }
+}
+
+static bool has_work(struct tw_engine *engine)
+{
+    return atomic_load_explicit(&engine->journal.head, memory_order_seq_cst) != NULL ||
+           atomic_load_explicit(&engine->journal.fresh, memory_order_seq_cst) != NULL ||
+           atomic_load_explicit(&engine->journal.dirty, memory_order_seq_cst) != NULL ||
+           atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_seq_cst);
+}
+
+/* True: go on; false: nothing is left and the engine stops. */
+static bool await_work(struct tw_engine *engine)
+{
+    while (!has_work(engine)) {
         if (atomic_load_explicit(&engine->journal.is_stopping, memory_order_acquire))
             return false;
         unsigned seen = atomic_load_explicit(&engine->journal.wake, memory_order_acquire);
         atomic_store_explicit(&engine->journal.is_asleep, true, memory_order_seq_cst);
-        if (atomic_load_explicit(&engine->journal.head, memory_order_seq_cst) == NULL &&
-            !atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst))
+        if (!has_work(engine) && !atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst))
             syscall(SYS_futex, &engine->journal.wake, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
         atomic_store_explicit(&engine->journal.is_asleep, false, memory_order_seq_cst);
     }
     return true;
+}
+
+static bool is_urgent(struct tw_engine *engine)
+{
+    return atomic_load_explicit(&engine->journal.fresh, memory_order_acquire) != NULL ||
+           atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_acquire) ||
+           atomic_load_explicit(&engine->journal.is_hurried, memory_order_relaxed);
+}
+
+static void turn(struct tw_engine *engine)
+{
+    static struct batch batch;
+    atomic_store_explicit(&engine->journal.is_sync_wanted, false, memory_order_seq_cst);
+    struct tw_record *fresh = atomic_exchange_explicit(&engine->journal.fresh, NULL, memory_order_acquire);
+    struct tw_copy *copy = fresh == NULL ? take_all(engine) : NULL; /* answers first, then the rest */
+    if (fresh == NULL)
+        slots_write(engine);
+    do {
+        copy = batch_take(engine, &batch, copy);
+        if (engine->log != NULL && tw_journal_durable(engine->log) < tw_journal_appended(engine->log))
+            (void)tw_journal_sync(engine->log);
+        fresh_announce(engine, fresh);
+        fresh = NULL;
+        batch_publish(engine, &batch);
+    } while (copy != NULL);
 }
 
 static void *journal_main(void *arg)
@@ -288,16 +542,11 @@ static void *journal_main(void *arg)
     struct tw_engine *engine = arg;
     prctl(PR_SET_NAME, "journal");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 5); /* the burst goes first */
-    while (await_changes(engine)) {
+    while (await_work(engine)) {
         const struct timespec batch = {0, BATCH_WAIT_NS};
-        if (!atomic_load_explicit(&engine->journal.is_hurried, memory_order_relaxed))
+        if (!is_urgent(engine))
             clock_nanosleep(CLOCK_MONOTONIC, 0, &batch, NULL);
-        struct tw_copy *copy = take_all(engine);
-        while (copy != NULL) {
-            struct tw_copy *next = copy->next_change; /* the copy may be queued again at once */
-            take_up(engine, copy);
-            copy = next;
-        }
+        turn(engine);
         struct tw_record *oldest;
         while ((oldest = history_take_oldest(engine)) != NULL)
             forget(engine, oldest);
@@ -320,8 +569,6 @@ bool tw_engine_catch_up(struct tw_engine *engine)
 
 tw_status changes_start(struct tw_engine *engine, struct tw_error *error)
 {
-    pthread_mutex_init(&engine->journal.index_mutex, NULL);
-    pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
     int failed = pthread_create(&engine->journal.thread, NULL, journal_main, engine);
     if (failed != 0)
         return tw_error_set(error, TW_NO_MEMORY, "the journal thread cannot be started: %s",
@@ -338,8 +585,6 @@ void changes_stop(struct tw_engine *engine)
     atomic_store_explicit(&engine->journal.is_asleep, true, memory_order_seq_cst);
     wake_journal(engine);
     pthread_join(engine->journal.thread, NULL);
-    pthread_mutex_destroy(&engine->journal.index_mutex);
-    pthread_mutex_destroy(&engine->journal.feeds_mutex);
 }
 
 uint64_t tw_engine_last_change_id(struct tw_engine *engine)

@@ -10,8 +10,10 @@
 
 struct question {
     struct tw_job job; /* first */
+    bool is_ours; /* nobody waits for an answer: what we believe is mended */
     struct tw_adapter_call call;
     struct tw_snapshot snapshot;
+    uint64_t answers; /* of the slot when the broker was asked */
     struct tw_slot *slot; /* held */
     struct tw_comparison *comparison;
 };
@@ -20,6 +22,8 @@ static char *print(struct tw_arena *arena, const char *text)
 {
     return arena_print(arena, "%s", text);
 }
+
+static bool symbol_is_there(const struct tw_snapshot *snapshot, const char *symbol);
 
 static const struct tw_held_position *held_find(const struct tw_snapshot *snapshot, const char *ticket)
 {
@@ -32,7 +36,8 @@ static const struct tw_held_position *held_find(const struct tw_snapshot *snapsh
 static bool is_believed(const struct tw_slot *slot, const struct tw_held_position *position)
 {
     for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
-        if (strcmp(leg->ticket, position->position_id) == 0 ||
+        if ((slot->caps.netting && strcmp(leg->listing->instrument.symbol, position->symbol) == 0) ||
+            strcmp(leg->ticket, position->position_id) == 0 ||
             (leg->jobs > 0 && strcmp(leg->open_copy_id, position->client_order_id) == 0))
             return true;
     return false;
@@ -54,6 +59,8 @@ static void leg_compare(const struct tw_leg *leg, const struct tw_snapshot *snap
                         struct tw_arena *arena, Tradewake__V1__CompareFollowerResponse *ret)
 {
     const struct tw_held_position *there = held_find(snapshot, leg->ticket);
+    if (leg->slot->caps.netting && symbol_is_there(snapshot, leg->listing->instrument.symbol))
+        return; /* one position for all shares: their sum is compared by nobody but the eye */
     if (leg->jobs > 0 || (there != NULL && there->volume == leg->held))
         return; /* on its way: not a difference yet */
     Tradewake__V1__Drift *drift =
@@ -107,6 +114,24 @@ static void held_add(const struct tw_leg *leg, struct tw_arena *arena,
     ret->positions[ret->n_positions++] = held;
 }
 
+static void order_add(const struct tw_leg *leg, struct tw_arena *arena,
+                      Tradewake__V1__CompareFollowerResponse *ret)
+{
+    Tradewake__V1__HeldOrder *held = tw_arena_take(arena, sizeof *held);
+    if (held == NULL)
+        return;
+    tradewake__v1__held_order__init(held);
+    held->master_id = print(arena, leg->position->master->id);
+    held->master_order_id = print(arena, leg->position->id);
+    held->symbol = print(arena, leg->listing->instrument.symbol);
+    held->side = (Tradewake__V1__Side)leg->side;
+    held->type = (Tradewake__V1__OrderType)leg->order_type;
+    held->volume = arena_decimal(arena, leg->wanted);
+    held->broker_order_id = print(arena, leg->ticket);
+    held->copy_id = print(arena, leg->open_copy_id);
+    ret->orders[ret->n_orders++] = held;
+}
+
 /* Under the slot's mutex. A position's ticket may be renamed by its master meanwhile; the id shown is
  * then the old or the new one. */
 static bool compare(struct tw_slot *slot, const struct tw_snapshot *snapshot, struct tw_arena *arena,
@@ -117,11 +142,14 @@ static bool compare(struct tw_slot *slot, const struct tw_snapshot *snapshot, st
         n_legs++;
     ret->drifts = tw_arena_zero(arena, (n_legs + snapshot->n_positions + 1) * sizeof *ret->drifts);
     ret->positions = tw_arena_zero(arena, (n_legs + 1) * sizeof *ret->positions);
-    if (ret->drifts == NULL || ret->positions == NULL)
+    ret->orders = tw_arena_zero(arena, (n_legs + 1) * sizeof *ret->orders);
+    if (ret->drifts == NULL || ret->positions == NULL || ret->orders == NULL)
         return false;
     for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next) {
         if (leg->held > 0)
             held_add(leg, arena, ret);
+        else if (leg->is_pending)
+            order_add(leg, arena, ret);
         if (leg->was_open)
             leg_compare(leg, snapshot, arena, ret);
     }
@@ -141,12 +169,221 @@ static void question_end(struct question *question)
     tw_snapshot_clear(&question->snapshot);
     slot_release(question->slot);
     free(question);
-    comparison->done(comparison);
+    if (comparison != NULL)
+        comparison->done(comparison);
+}
+
+/* ---- Mending what we believe: one complete read is proof ---- */
+
+static const struct tw_held_order *order_there(const struct tw_snapshot *snapshot, const char *ticket)
+{
+    for (size_t i = 0; i < snapshot->n_orders; i++)
+        if (strcmp(snapshot->orders[i].order_id, ticket) == 0)
+            return &snapshot->orders[i];
+    return NULL;
+}
+
+static const struct tw_held_position *position_of_copy(const struct tw_snapshot *snapshot,
+                                                       const char *client_order_id)
+{
+    for (size_t i = 0; i < snapshot->n_positions && client_order_id[0] != '\0'; i++)
+        if (strcmp(snapshot->positions[i].client_order_id, client_order_id) == 0)
+            return &snapshot->positions[i];
+    return NULL;
+}
+
+/* An order that is gone filled, when the position that carries its id is there; else it was cancelled. */
+static void mend_order(struct tw_leg *leg, const struct tw_snapshot *snapshot)
+{
+    if (order_there(snapshot, leg->ticket) != NULL)
+        return;
+    const struct tw_held_position *became = position_of_copy(snapshot, leg->open_copy_id);
+    leg_dirty(leg);
+    if (became == NULL) {
+        leg_close(leg);
+        return;
+    }
+    leg->is_pending = false;
+    leg->was_open = true;
+    leg->filled = leg->held = became->volume;
+    memcpy(leg->ticket, became->position_id, sizeof leg->ticket);
+}
+
+static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot)
+{
+    const struct tw_held_position *there = held_find(snapshot, leg->ticket);
+    if (there == NULL)
+        there = position_of_copy(snapshot, leg->open_copy_id); /* renumbered while nobody listened */
+    if (there == NULL) {
+        leg_reduce(leg, 0);
+        return;
+    }
+    if (strcmp(leg->ticket, there->position_id) != 0) {
+        leg_dirty(leg);
+        memcpy(leg->ticket, there->position_id, sizeof leg->ticket);
+    }
+    leg_reduce(leg, there->volume);
+}
+
+static bool symbol_is_there(const struct tw_snapshot *snapshot, const char *symbol)
+{
+    for (size_t i = 0; i < snapshot->n_positions; i++)
+        if (strcmp(snapshot->positions[i].symbol, symbol) == 0)
+            return true;
+    return false;
+}
+
+/* Whether our shares of a netting symbol add up to something: then the position must be there. */
+static bool is_net_open(const struct tw_slot *slot, const struct tw_listing *listing)
+{
+    tw_decimal net = 0;
+    for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == listing)
+            net += leg->side == TW_BUY ? leg->held : -leg->held;
+    return net != 0;
+}
+
+/* Under the slot's mutex. What is on its way is left to its answer. */
+static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
+{
+    for (struct tw_leg *leg = slot->legs, *next; leg != NULL; leg = next) {
+        next = leg->next;
+        if (leg->jobs > 0)
+            continue;
+        if (leg->is_pending)
+            mend_order(leg, snapshot);
+        else if (leg->held > 0 && !slot->caps.netting)
+            mend_position(leg, snapshot);
+        else if (leg->held > 0 && is_net_open(slot, leg->listing) &&
+                 !symbol_is_there(snapshot, leg->listing->instrument.symbol))
+            leg_reduce(leg, 0);
+    }
+}
+
+static bool has_jobs(const struct tw_slot *slot)
+{
+    for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->jobs > 0)
+            return true;
+    return false;
+}
+
+/* A position that carries our id, of a copy that we believe was never executed: the broker did it all
+ * the same. It is taken for what it is, or closed when the master has closed it meanwhile. */
+static void leg_adopt(struct tw_leg *leg, const struct tw_held_position *there)
+{
+    struct tw_slot *slot = leg->slot;
+    leg->is_closed = leg->is_pending = false;
+    leg->was_open = true;
+    leg->wanted = leg->filled = leg->held = there->volume;
+    leg->open_price = there->open_price;
+    leg->stop_loss = there->stop_loss == TW_DECIMAL_UNSET ? 0 : there->stop_loss;
+    leg->take_profit = there->take_profit == TW_DECIMAL_UNSET ? 0 : there->take_profit;
+    memcpy(leg->ticket, there->position_id, sizeof leg->ticket);
+    leg->previous = NULL;
+    leg->next = slot->legs;
+    if (slot->legs != NULL)
+        slot->legs->previous = leg;
+    slot->legs = leg;
+    slot->open_positions++;
+    leg->listing->open_volume += leg->wanted;
+    leg_dirty(leg);
+}
+
+static bool is_refused(const struct tw_copy *copy)
+{
+    switch ((copy_state)copy->state) {
+    case STATE(REJECTED):
+    case STATE(SKIPPED):
+    case STATE(EXPIRED):
+    case STATE(CANCELLED):
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void adopt(struct tw_slot *slot, const struct tw_held_position *there)
+{
+    struct tw_record *record = NULL;
+    struct tw_copy *copy = tw_engine_copy_find(slot->engine, there->client_order_id, &record);
+    if (copy == NULL || copy->subscription->slot != slot) {
+        if (copy != NULL)
+            tw_record_release(record);
+        return;
+    }
+    struct tw_master *master = record->master;
+    bool is_adopted = false, is_over = false;
+    pthread_mutex_lock(&master->mutex);
+    struct tw_position *position = position_find(master, record->subject_id);
+    struct tw_leg *leg = position != NULL ? position_leg(position, slot) : NULL;
+    if (leg != NULL) {
+        pthread_mutex_lock(&slot->mutex);
+        is_adopted = leg->is_closed && leg->jobs == 0 && !leg->was_open && is_refused(copy);
+        if (is_adopted) {
+            leg_adopt(leg, there);
+            copy->state = STATE(DONE);
+            copy->reason = REASON(UNSPECIFIED);
+            copy->filled = there->volume;
+            copy->average_price = there->open_price;
+            copy->updated_wall_ns = tw_wall_ns();
+        }
+        pthread_mutex_unlock(&slot->mutex);
+        is_over = position->state != POSITION_OPEN;
+    }
+    if (is_adopted && is_over) {
+        char event_id[TW_ID_BYTES];
+        fleet_event_id(slot->engine, "repair", event_id);
+        struct tw_record *repair = sequencer_close_legs(master, position, slot, ORIGIN(REPAIR), event_id);
+        if (repair != NULL)
+            tw_record_release(repair);
+    }
+    pthread_mutex_unlock(&master->mutex);
+    if (is_adopted)
+        copy_announce(copy);
+    tw_record_release(record);
+}
+
+/* Positions with an id of ours that no leg accounts for. */
+static void adopt_all(struct tw_slot *slot, const struct tw_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->n_positions; i++) {
+        const struct tw_held_position *there = &snapshot->positions[i];
+        if (there->client_order_id[0] == '\0')
+            continue;
+        pthread_mutex_lock(&slot->mutex);
+        bool known = is_believed(slot, there);
+        pthread_mutex_unlock(&slot->mutex);
+        if (!known)
+            adopt(slot, there);
+    }
+}
+
+static void mend_answer(struct question *question)
+{
+    struct tw_slot *slot = question->slot;
+    bool is_complete = question->call.ack.outcome == TW_OUTCOME_DONE && question->snapshot.complete;
+    pthread_mutex_lock(&slot->mutex);
+    slot->is_comparing = false;
+    slot->compared_mono_ns = tw_mono_ns();
+    /* A read that began before an answer was taken up says nothing about what the answer changed. */
+    if (is_complete && slot->answers == question->answers && !(slot->caps.netting && has_jobs(slot)))
+        mend(slot, &question->snapshot);
+    pthread_mutex_unlock(&slot->mutex);
+    if (is_complete && !slot->caps.netting)
+        adopt_all(slot, &question->snapshot);
+    slot_dirty_push(slot);
+    tw_job_finish(&question->job, TW_JOB_DONE);
+    question_end(question);
 }
 
 static void answer(struct question *question)
 {
     struct tw_comparison *comparison = question->comparison;
+    if (question->is_ours) {
+        mend_answer(question);
+        return;
+    }
     struct tw_slot *slot = question->slot;
     if (question->call.ack.outcome == TW_OUTCOME_DONE && question->snapshot.complete) {
         pthread_mutex_lock(&slot->mutex);
@@ -172,6 +409,9 @@ static void run(struct tw_job *job)
 {
     struct question *question = (struct question *)job;
     struct tw_slot *slot = question->slot;
+    pthread_mutex_lock(&slot->mutex);
+    question->answers = slot->answers;
+    pthread_mutex_unlock(&slot->mutex);
     question->call.deadline_mono_ns = tw_mono_ns() + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
     slot->ops->snapshot(slot->session, &question->call);
     if (slot->caps.blocking)
@@ -181,8 +421,42 @@ static void run(struct tw_job *job)
 static void cancelled(struct tw_job *job)
 {
     struct question *question = (struct question *)job;
-    tw_refuse(&question->comparison->refusal, REFUSAL(SHUTTING_DOWN), NULL, "the server is stopping");
+    if (!question->is_ours)
+        tw_refuse(&question->comparison->refusal, REFUSAL(SHUTTING_DOWN), NULL, "the server is stopping");
     question_end(question);
+}
+
+static void ask(struct question *question, struct tw_slot *slot)
+{
+    question->slot = slot;
+    question->call.snapshot = &question->snapshot;
+    question->call.done = on_done;
+    question->job.run = run;
+    question->job.cancelled = cancelled;
+    question->job.lane = slot->lane;
+    question->job.job_class = TW_JOB_POLL;
+    struct tw_job *job = &question->job;
+    tw_executor_submit(slot->engine->executor, &job, 1);
+}
+
+void reconcile_begin(struct tw_slot *slot)
+{
+    pthread_mutex_lock(&slot->mutex);
+    bool is_wanted = !slot->is_comparing && slot->lane != NULL && slot->is_started;
+    slot->is_comparing |= is_wanted;
+    pthread_mutex_unlock(&slot->mutex);
+    if (!is_wanted)
+        return;
+    struct question *question = calloc(1, sizeof *question);
+    if (question == NULL) { /* the sweep asks again */
+        pthread_mutex_lock(&slot->mutex);
+        slot->is_comparing = false;
+        pthread_mutex_unlock(&slot->mutex);
+        return;
+    }
+    question->is_ours = true;
+    slot_hold(slot);
+    ask(question, slot);
 }
 
 bool tw_engine_follower_compare(struct tw_engine *engine, const char *follower_id,
@@ -197,15 +471,7 @@ bool tw_engine_follower_compare(struct tw_engine *engine, const char *follower_i
         slot_release(slot);
         return tw_refuse(&comparison->refusal, REFUSAL(OVERLOADED), NULL, "no memory");
     }
-    question->slot = slot;
     question->comparison = comparison;
-    question->call.snapshot = &question->snapshot;
-    question->call.done = on_done;
-    question->job.run = run;
-    question->job.cancelled = cancelled;
-    question->job.lane = slot->lane;
-    question->job.job_class = TW_JOB_POLL;
-    struct tw_job *job = &question->job;
-    tw_executor_submit(engine->executor, &job, 1);
+    ask(question, slot);
     return true;
 }

@@ -58,7 +58,7 @@ void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES])
     copy_order_id(copy, 0, 0, ret);
 }
 
-static bool is_terminal(const struct tw_copy *copy)
+bool copy_is_over(const struct tw_copy *copy)
 {
     switch ((copy_state)copy->state) {
     case STATE(QUEUED):
@@ -77,7 +77,7 @@ static bool opens(const struct tw_copy *copy)
 
 /* ---- Announcing: never under a lock ---- */
 
-static void wake_waiters(struct tw_record *record)
+void record_wake(struct tw_record *record)
 {
     struct waiter *ready = NULL;
     pthread_mutex_lock(&record->mutex);
@@ -112,14 +112,14 @@ bool tw_record_wait(struct tw_record *record, enum tw_wait wait, void (*wake)(vo
     waiter->next = record->waiters;
     record->waiters = waiter;
     pthread_mutex_unlock(&record->mutex);
-    wake_waiters(record); /* it may have been the last one just before */
+    record_wake(record); /* it may have been the last one just before */
     return true;
 }
 
 static void count_down(struct tw_record *record, atomic_uint *pending)
 {
     if (atomic_fetch_sub_explicit(pending, 1, memory_order_acq_rel) == 1)
-        wake_waiters(record);
+        record_wake(record);
 }
 
 /* What the rest of the process is told about a copy that changed; the caller holds its record. */
@@ -128,7 +128,7 @@ void copy_announce(struct tw_copy *copy)
     struct tw_record *record = copy->record;
     struct tw_slot *slot = slot_of(copy);
     pthread_mutex_lock(&slot->mutex);
-    bool is_over = is_terminal(copy);
+    bool is_over = copy_is_over(copy);
     bool counts_sent = (is_over || copy->calls > 0) && !copy->is_sent_counted;
     bool counts_done = is_over && !copy->is_done_counted;
     copy->is_sent_counted |= counts_sent;
@@ -193,6 +193,7 @@ void leg_reduce(struct tw_leg *leg, tw_decimal volume)
 {
     if (leg->is_closed || volume >= leg->held)
         return;
+    leg_dirty(leg);
     tw_decimal less = leg->held - volume;
     leg->held = volume;
     leg->wanted -= less < leg->wanted ? less : leg->wanted;
@@ -230,10 +231,32 @@ static void unpark_list_add(struct tw_copy *copy)
     slot->parked_newest = copy;
 }
 
+/* A leg is never written without the copies that made it what it is: else their answers would be taken
+ * up a second time after a crash. */
+static void applied_note(struct tw_copy *copy)
+{
+    if (copy->is_applied)
+        return;
+    copy->is_applied = true;
+    copy->next_applied = copy->leg->applied;
+    copy->leg->applied = copy;
+}
+
+void applied_forget(struct tw_copy *copy)
+{
+    if (!copy->is_applied)
+        return;
+    copy->is_applied = false;
+    struct tw_copy **at = &copy->leg->applied;
+    while (*at != copy)
+        at = &(*at)->next_applied;
+    *at = copy->next_applied;
+}
+
 /* The copy is over. What its leg reserved and did not get is free again. */
 static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
 {
-    assert(!is_terminal(copy));
+    assert(!copy_is_over(copy));
     struct tw_leg *leg = copy->leg;
     if (state == STATE(DONE) && reason == REASON(UNSPECIFIED) && copy->n_remarks > 0)
         reason = copy->remarks[0];
@@ -244,6 +267,7 @@ static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
     unpark_list_remove(copy);
     if (leg == NULL)
         return;
+    applied_note(copy);
     if (leg->unsent_modify == copy)
         leg->unsent_modify = NULL;
     bool waits_at_broker = copy->op == TW_OP_PLACE && state == STATE(DONE);
@@ -255,9 +279,7 @@ static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
         if (leg->held <= 0 && leg->wanted <= 0)
             leg_close(leg);
     }
-    leg->jobs--;
-    copy->leg = NULL;
-    atomic_fetch_sub_explicit(&leg->position->busy, 1, memory_order_release);
+    leg->jobs--; /* the leg itself stays until the journal thread has written how it ended */
 }
 
 /* ---- The gate: whether this order may go, now. Under the slot's mutex. ---- */
@@ -613,9 +635,13 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     pthread_mutex_lock(&slot->mutex);
     note_start(copy, now_mono_ns);
     order_fill(copy, order);
-    if (flight->phase == PHASE_LOOKUP)
+    enum gate gate = GATE_PASS;
+    if (atomic_load_explicit(&copy->record->engine->is_stopping, memory_order_acquire))
+        gate = GATE_PARK; /* no new call begins: the next start goes on with it */
+    else if (flight->phase == PHASE_CALL)
+        gate = gate_by_op(copy, order, now_wall_ns);
+    else
         order->op = (enum tw_order_op)copy->last_op;
-    enum gate gate = flight->phase == PHASE_CALL ? gate_by_op(copy, order, now_wall_ns) : GATE_PASS;
     if (gate == GATE_PASS) {
         if (copy->order_leg == 0 && copy->id_attempt == 0 && !copy->has_id) {
             memcpy(copy->id, order->client_order_id, sizeof copy->id);
@@ -692,7 +718,7 @@ static void wait_in_slot(struct tw_copy *copy)
 {
     struct tw_slot *slot = slot_of(copy);
     pthread_mutex_lock(&slot->mutex);
-    bool is_over = is_terminal(copy), is_ready = !is_over && may_try_now(copy);
+    bool is_over = copy_is_over(copy), is_ready = !is_over && may_try_now(copy);
     if (!is_over && !is_ready && !copy->is_parked)
         unpark_list_add(copy);
     int64_t left_ns = opens(copy) && !copy->is_protecting ? copy->window_end_wall_ns - tw_wall_ns()
@@ -836,6 +862,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     bool is_gone = ack->outcome == TW_OUTCOME_NOT_FOUND && flight->phase == PHASE_CALL;
     bool executed = ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_PARTIAL;
     bool holds = executed || ack->outcome == TW_OUTCOME_NO_CHANGE;
+    applied_note(copy);
     bool is_trade = order->op == TW_OP_OPEN || order->op == TW_OP_CLOSE || order->op == TW_OP_PLACE;
     if (executed && is_trade && ack->filled_volume > 0)
         average_add(copy, ack->filled_volume, ack->average_price);
@@ -880,7 +907,7 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
         .calls = copy->calls,
         .lookups = copy->lookups,
         .absences = copy->absences,
-        .is_position_closed = copy->leg != NULL && copy->leg->is_close_planned,
+        .is_position_closed = copy->leg->is_close_planned,
         .window_left_ns = copy->window_end_wall_ns - tw_wall_ns(),
         .call_deadline_mono_ns = copy->call_deadline_mono_ns,
         .settle_ns = (int64_t)slot->caps.settle_ms * TW_NS_PER_MS,
@@ -926,9 +953,9 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
 {
     const struct tw_ack *ack = &flight->call.ack;
     const struct tw_order *order = &flight->call.order;
-    if (order->op == TW_OP_CANCEL && ack->outcome == TW_OUTCOME_NOT_FOUND && copy->leg != NULL)
+    if (order->op == TW_OP_CANCEL && ack->outcome == TW_OUTCOME_NOT_FOUND)
         return cancel_again(copy, verdict);
-    if (verdict->state != STATE(DONE) || copy->leg == NULL || copy->is_protecting)
+    if (verdict->state != STATE(DONE) || copy->is_protecting)
         return false;
     bool has_stops = copy->stop_loss > 0 || copy->take_profit > 0;
     if (copy->op == TW_OP_OPEN && ack->stops_missing && has_stops && !copy->leg->is_closed) {
@@ -960,7 +987,9 @@ static void follow(struct tw_copy *copy, const struct flight *flight, struct tw_
             return;
         }
         if (!goes_on) {
-            conclude(copy, verdict->state, verdict->reason);
+            /* Refused in the end, but an order before it did part of the copy. */
+            bool is_part = verdict->state == STATE(REJECTED) && copy->filled > 0;
+            conclude(copy, is_part ? STATE(PARTIAL) : verdict->state, verdict->reason);
             return;
         }
     }
@@ -1019,6 +1048,7 @@ static void land(struct flight *flight)
     }
     if (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND)
         tell_keep(copy, ack);
+    slot->answers++;
     struct tw_verdict verdict = judge(copy, flight, now_mono_ns);
     apply(copy, flight);
     follow(copy, flight, &verdict);

@@ -37,16 +37,28 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     engine->adapters = options->adapters;
     engine->n_adapters = options->n_adapters;
     engine->copies_remembered = options->copies_remembered;
-    atomic_init(&engine->next_key, 1); /* 0 = no order asked for */
+    atomic_init(&engine->next_position, 1);
+    atomic_init(&engine->next_leg, 1); /* 0 = no leg, and as a key: no order asked for */
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
     pthread_mutex_init(&engine->history.mutex, NULL);
 
-    tw_status status = TW_IO;
-    if (random_id(engine->instance_id) && random_id(engine->journal_id))
+    pthread_mutex_init(&engine->journal.index_mutex, NULL);
+    pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
+    engine->history.next_number = 1;
+    engine->journal.batches = 1;
+
+    tw_status status = TW_OK;
+    if (!random_id(engine->instance_id) || !random_id(engine->journal_id)) {
+        tw_engine_stop(engine);
+        return tw_error_set(error, TW_IO, "the system has no random bytes to give");
+    }
+    engine->started_mono_ns = tw_mono_ns();
+    engine->started_wall_ns = tw_wall_ns();
+    if (options->journal_dir != NULL)
+        status = recover(engine, options->journal_dir, options->journal_syncs, error);
+    if (status == TW_OK)
         status = changes_start(engine, error);
-    else
-        tw_error_set(error, TW_IO, "the system has no random bytes to give");
     if (status != TW_OK) {
         tw_engine_stop(engine);
         return status;
@@ -62,11 +74,18 @@ void tw_engine_quiesce(struct tw_engine *engine)
     atomic_store(&engine->is_stopping, true);
 }
 
+void tw_engine_quiet(struct tw_engine *engine)
+{
+    atomic_store(&engine->is_quiet, true);
+}
+
 void tw_engine_stop(struct tw_engine *engine)
 {
     if (engine == NULL)
         return;
     changes_stop(engine);
+    if (engine->log != NULL && atomic_load(&engine->is_quiet))
+        recover_seal(engine);
     HASH_CLEAR(hh, engine->journal.index);
     struct tw_master *master, *next_master;
     HASH_ITER(hh, engine->masters, master, next_master)
@@ -82,6 +101,14 @@ void tw_engine_stop(struct tw_engine *engine)
         free(engine->halts);
         engine->halts = next;
     }
+    while (engine->retired_subscriptions != NULL) {
+        struct tw_subscription *next = engine->retired_subscriptions->retired;
+        subscription_release(engine->retired_subscriptions);
+        engine->retired_subscriptions = next;
+    }
+    tw_journal_close(engine->log);
+    pthread_mutex_destroy(&engine->journal.index_mutex);
+    pthread_mutex_destroy(&engine->journal.feeds_mutex);
     pthread_mutex_destroy(&engine->history.mutex);
     pthread_mutex_destroy(&engine->change_mutex);
     pthread_rwlock_destroy(&engine->fleet_lock);

@@ -1,7 +1,7 @@
 /* fleet.c - followers, subscriptions and masters: who follows whom, and by which rules.
  *
  * Changes come one at a time (change_mutex); readers see the tables under fleet_lock. */
-#include "internal.h"
+#include "state.h"
 
 #include <tradewake/core/check.h>
 #include <tradewake/core/mask.h>
@@ -20,6 +20,40 @@ static bool no_memory(struct tw_refusal *refusal)
 {
     refusal->retry_after_ns = TW_NS_PER_S;
     return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory");
+}
+
+/* ---- What is written down: under change_mutex, and durable before it is answered ---- */
+
+static void follower_write(struct tw_slot *slot)
+{
+    struct state_out out = {0};
+    if (slot->engine->log == NULL)
+        return;
+    state_put_follower(&out, slot);
+    log_await(slot->engine, log_append(slot->engine, STATE_FOLLOWER, &out));
+    state_out_clear(&out);
+}
+
+static void subscription_write(struct tw_subscription *subscription)
+{
+    struct tw_engine *engine = subscription->slot->engine;
+    struct state_out out = {0};
+    if (engine->log == NULL)
+        return;
+    state_put_subscription(&out, subscription);
+    log_await(engine, log_append(engine, STATE_SUBSCRIPTION, &out));
+    state_out_clear(&out);
+}
+
+/* Not awaited: what ended is not served from here on, and nothing depends on its end. */
+static void number_write(struct tw_engine *engine, uint16_t type, uint64_t number)
+{
+    struct state_out out = {0};
+    if (engine->log == NULL)
+        return;
+    state_put_u(&out, number);
+    log_append(engine, type, &out);
+    state_out_clear(&out);
 }
 
 /* ---- References ---- */
@@ -114,7 +148,7 @@ static struct tw_subscription *subscription_find_hold(struct tw_engine *engine, 
     return subscription;
 }
 
-static struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id)
+struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id)
 {
     struct tw_master *master = fleet_master_find(engine, id);
     if (master != NULL)
@@ -133,7 +167,7 @@ static struct tw_master *master_find_or_add(struct tw_engine *engine, const char
 
 /* ---- Members of a master: under its mutex ---- */
 
-static bool member_add(struct tw_master *master, struct tw_subscription *subscription)
+bool member_add(struct tw_master *master, struct tw_subscription *subscription)
 {
     if (master->n_members == master->members_room) {
         uint32_t room = master->members_room == 0 ? 16 : master->members_room * 2;
@@ -151,7 +185,7 @@ static bool member_add(struct tw_master *master, struct tw_subscription *subscri
     return true;
 }
 
-static void member_remove(struct tw_master *master, struct tw_subscription *subscription)
+void member_remove(struct tw_master *master, struct tw_subscription *subscription)
 {
     for (uint32_t i = 0; i < master->n_members; i++) {
         if (master->members[i] != subscription)
@@ -178,6 +212,7 @@ static uint32_t slot_legs_of(struct tw_slot *slot, const struct tw_master *maste
 static void subscription_drop(struct tw_subscription *subscription)
 {
     struct tw_engine *engine = subscription->master->engine;
+    number_write(engine, STATE_SUBSCRIPTION_GONE, subscription->number);
     member_remove(subscription->master, subscription);
     pthread_rwlock_wrlock(&engine->fleet_lock);
     HASH_DEL(engine->subscriptions, subscription);
@@ -275,24 +310,23 @@ static bool capacity_change(struct tw_engine *engine, const struct tw_slot *slot
     return true;
 }
 
-static struct tw_slot *slot_new(struct tw_engine *engine, const struct tw_engine_adapter *adapter,
-                                const Tradewake__V1__Follower *wanted, const char *request_id)
+struct tw_slot *slot_new(struct tw_engine *engine, const Tradewake__V1__Follower *message, uint32_t number)
 {
-    struct tw_slot *slot = calloc(1, sizeof *slot);
+    const struct tw_engine_adapter *adapter = adapter_find(engine, message->adapter);
+    struct tw_slot *slot = adapter != NULL ? calloc(1, sizeof *slot) : NULL;
     if (slot == NULL)
         return NULL;
     slot->engine = engine;
     slot->ops = adapter->ops;
-    slot->number = ++engine->next_slot_number;
-    snprintf(slot->id, sizeof slot->id, "%s", wanted->follower_id);
-    snprintf(slot->request_id, sizeof slot->request_id, "%s", request_id);
+    slot->number = number;
+    snprintf(slot->id, sizeof slot->id, "%s", message->follower_id);
     atomic_init(&slot->refs, 1);
     pthread_mutex_init(&slot->mutex, NULL);
     slot->account = (struct tw_account){.balance = TW_DECIMAL_UNSET, .equity = TW_DECIMAL_UNSET,
                                         .free_margin = TW_DECIMAL_UNSET};
     slot->revision = 1;
     slot->created_wall_ns = slot->updated_wall_ns = tw_wall_ns();
-    slot->message = (Tradewake__V1__Follower *)message_copy(&wanted->base, NULL);
+    slot->message = (Tradewake__V1__Follower *)message_copy(&message->base, NULL);
     if (slot->message == NULL) {
         slot_release(slot);
         return NULL;
@@ -300,10 +334,10 @@ static struct tw_slot *slot_new(struct tw_engine *engine, const struct tw_engine
     return slot;
 }
 
-static bool slot_connect(struct tw_slot *slot, const struct tw_engine_adapter *adapter,
-                         struct tw_refusal *refusal)
+bool slot_start(struct tw_slot *slot, struct tw_refusal *refusal)
 {
     struct tw_engine *engine = slot->engine;
+    const struct tw_engine_adapter *adapter = adapter_find(engine, slot->message->adapter);
     struct tw_adapter_setting *settings;
     struct tw_session_options options;
     struct tw_error error = {{0}};
@@ -320,6 +354,9 @@ static bool slot_connect(struct tw_slot *slot, const struct tw_engine_adapter *a
     if (!capacity_change(engine, slot, 0, parallel, refusal))
         return false;
     slot->lane = tw_lane_new(engine->executor, parallel, slot->caps.blocking ? NULL : engine->reactor);
+    pthread_mutex_lock(&slot->mutex);
+    slot->is_started = slot->lane != NULL;
+    pthread_mutex_unlock(&slot->mutex);
     return slot->lane != NULL ? true : no_memory(refusal);
 }
 
@@ -364,14 +401,17 @@ static bool follower_add(struct tw_engine *engine, const Tradewake__V1__Follower
                          TW_FOLLOWERS_MAX);
     if (!follower_check(engine, wanted, &adapter, refusal))
         return false;
-    struct tw_slot *slot = slot_new(engine, adapter, wanted, request_id);
+    struct tw_slot *slot = slot_new(engine, wanted, engine->next_slot_number + 1);
     if (slot == NULL)
         return no_memory(refusal);
+    engine->next_slot_number++;
+    snprintf(slot->request_id, sizeof slot->request_id, "%s", request_id);
     if (!tw_follower_rules_read(wanted, "follower.", &slot->rules, refusal) ||
-        !slot_connect(slot, adapter, refusal)) {
+        !slot_start(slot, refusal)) {
         slot_release(slot);
         return false;
     }
+    follower_write(slot);
     atomic_fetch_add(&engine->n_followers, 1);
     pthread_rwlock_wrlock(&engine->fleet_lock);
     HASH_ADD_STR(engine->slots, id, slot);
@@ -511,6 +551,7 @@ bool tw_engine_stop_out_reset(struct tw_engine *engine, const char *follower_id,
     pthread_mutex_lock(&slot->mutex);
     risk_reset(slot, tw_wall_ns());
     pthread_mutex_unlock(&slot->mutex);
+    slot_dirty_push(slot);
     bool ok = follower_answer(slot, arena, ret, refusal);
     slot_release(slot);
     return ok;
@@ -586,8 +627,10 @@ static bool follower_change(struct tw_slot *slot, const Tradewake__V1__Follower 
     pthread_mutex_unlock(&slot->mutex);
     tradewake__v1__follower__free_unpacked(before, NULL);
     tw_follower_rules_clear(&rules_before);
+    follower_write(slot);
     tw_lane_parallel_set(slot->lane, parallel_of(slot, &slot->rules));
     copy_wake_parked(slot);
+    slot_dirty_push(slot);
     return true;
 }
 
@@ -630,10 +673,13 @@ static void legs_let_go(struct tw_slot *slot, struct tw_master *master)
         if (leg->position->master != master)
             continue;
         leg->is_close_planned = true;
+        leg_dirty(leg);
         leg_close(leg);
     }
     pthread_mutex_unlock(&slot->mutex);
-    (void)tw_lane_cancel(slot->lane, withdraw_match, master);
+    slot_dirty_push(slot);
+    if (slot->lane != NULL)
+        (void)tw_lane_cancel(slot->lane, withdraw_match, master);
 }
 
 static uint32_t table_close_legs(struct tw_master *master, struct tw_position *table,
@@ -692,6 +738,7 @@ static bool subscription_end(struct tw_subscription *subscription, Tradewake__V1
         return true;
     case TRADEWAKE__V1__ON_OPEN__ON_OPEN_FOLLOW_OUT:
         subscription->is_leaving = true;
+        subscription_write(subscription);
         return true;
     default:
         return tw_refuse(refusal, REFUSAL(HAS_OPEN_COPIES), "on_open",
@@ -729,6 +776,7 @@ static struct tw_subscription **subscriptions_of(struct tw_engine *engine, const
 static void slot_retire(struct tw_slot *slot)
 {
     struct tw_engine *engine = slot->engine;
+    number_write(engine, STATE_FOLLOWER_GONE, slot->number);
     pthread_mutex_lock(&slot->mutex);
     slot->is_deleted = true;
     pthread_mutex_unlock(&slot->mutex);
@@ -770,6 +818,7 @@ static bool follower_remove(struct tw_slot *slot, Tradewake__V1__OnOpen on_open,
         pthread_mutex_lock(&slot->mutex);
         slot->is_deleted = true; /* and retired when it holds nothing: fleet_sweep() */
         pthread_mutex_unlock(&slot->mutex);
+        follower_write(slot);
     } else {
         slot_retire(slot);
     }
@@ -833,6 +882,33 @@ static struct tw_slot **stopped_out(struct tw_engine *engine, size_t *ret_n)
     return list;
 }
 
+#define COMPARE_EVERY_NS (60 * TW_NS_PER_S)
+enum { COMPARES_AT_ONCE = 64 };
+
+/* Asks the brokers that have not been asked for a minute; a few at a time. */
+static void compare_some(struct tw_engine *engine)
+{
+    struct tw_slot *due[COMPARES_AT_ONCE], *slot, *next;
+    int64_t before_ns = tw_mono_ns() - COMPARE_EVERY_NS;
+    size_t n = 0;
+    pthread_rwlock_rdlock(&engine->fleet_lock);
+    HASH_ITER(hh, engine->slots, slot, next)
+    {
+        pthread_mutex_lock(&slot->mutex);
+        bool is_due = n < COMPARES_AT_ONCE && slot->is_connected && slot->compared_mono_ns < before_ns;
+        pthread_mutex_unlock(&slot->mutex);
+        if (!is_due)
+            continue;
+        slot_hold(slot);
+        due[n++] = slot;
+    }
+    pthread_rwlock_unlock(&engine->fleet_lock);
+    for (size_t i = 0; i < n; i++) {
+        reconcile_begin(due[i]);
+        slot_release(due[i]);
+    }
+}
+
 /* What was deleted and followed out is retired; sessions of what is retired are closed when no job is
  * left. Called now and then by the reactor. */
 void fleet_sweep(struct tw_engine *engine)
@@ -867,7 +943,7 @@ void fleet_sweep(struct tw_engine *engine)
     pthread_rwlock_wrlock(&engine->fleet_lock);
     for (struct tw_slot **at = &engine->retired; *at != NULL;) {
         slot = *at;
-        if (tw_lane_jobs(slot->lane) > 0) {
+        if (slot->lane != NULL && tw_lane_jobs(slot->lane) > 0) {
             at = &slot->retired_next;
             continue;
         }
@@ -876,6 +952,7 @@ void fleet_sweep(struct tw_engine *engine)
         idle = slot;
     }
     pthread_rwlock_unlock(&engine->fleet_lock);
+    compare_some(engine);
     while (idle != NULL) {
         slot = idle;
         idle = slot->retired_next;
@@ -1074,15 +1151,15 @@ static struct tw_subscription *member_find(const struct tw_master *master, const
     return NULL;
 }
 
-static struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_master *master,
-                                                struct tw_slot *slot, const char *request_id)
+struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_master *master,
+                                         struct tw_slot *slot, uint32_t number, const char *id)
 {
+    (void)engine;
     struct tw_subscription *subscription = calloc(1, sizeof *subscription);
     if (subscription == NULL)
         return NULL;
-    snprintf(subscription->id, sizeof subscription->id, "s%s-%u", engine->instance_id + 8,
-             ++engine->next_subscription);
-    snprintf(subscription->request_id, sizeof subscription->request_id, "%s", request_id);
+    subscription->number = number;
+    snprintf(subscription->id, sizeof subscription->id, "%s", id);
     subscription->master = master;
     subscription->slot = slot;
     slot_hold(slot);
@@ -1132,9 +1209,13 @@ static bool subscription_add(struct tw_engine *engine, const Tradewake__V1__Subs
         return tw_refuse(refusal, REFUSAL(FOLLOW_CYCLE), "subscription.follower_id",
                          "\"%s\" would follow itself through \"%s\"", slot->id, master->id);
 
-    struct tw_subscription *subscription = subscription_new(engine, master, slot, request_id);
+    char id[TW_ID_BYTES];
+    uint32_t number = ++engine->next_subscription;
+    snprintf(id, sizeof id, "s%s-%u", engine->journal_id + 8, number);
+    struct tw_subscription *subscription = subscription_new(engine, master, slot, number, id);
     if (subscription == NULL)
         return no_memory(refusal);
+    snprintf(subscription->request_id, sizeof subscription->request_id, "%s", request_id);
     if (wanted->rules != NULL)
         subscription->message = (Tradewake__V1__CopyRules *)message_copy(&wanted->rules->base, NULL);
     bool ok = tw_rules_read(wanted->rules, "subscription.rules.", &subscription->rules, refusal);
@@ -1145,6 +1226,7 @@ static bool subscription_add(struct tw_engine *engine, const Tradewake__V1__Subs
         subscription_release(subscription);
         return false;
     }
+    subscription_write(subscription);
     subscription_enter(engine, subscription); /* takes over the first reference */
     return subscription_answer(subscription, arena, ret, refusal);
 }
@@ -1229,6 +1311,7 @@ static bool subscription_change(struct tw_subscription *subscription,
         pthread_mutex_unlock(&subscription->master->mutex);
         merged->rules = before; /* freed with it */
         tw_rules_clear(&rules_before);
+        subscription_write(subscription);
     }
     if (merged != NULL)
         tradewake__v1__subscription__free_unpacked(merged, NULL);

@@ -3,7 +3,7 @@
  * A halt first sets its flag, then walks every follower in its scope: whoever has passed the gate before
  * is counted as in flight, whoever comes after sees the flag; what waits is withdrawn. When it answers,
  * no open can be sent in that scope any more. */
-#include "internal.h"
+#include "state.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +89,26 @@ static void flags_set(struct tw_engine *engine, const struct scope *scope, bool 
     }
 }
 
+void halt_flags_set(struct tw_engine *engine, const struct tw_active_halt *halt)
+{
+    struct tw_refusal ignored;
+    struct scope scope;
+    if (scope_find(engine, halt->follower_id, halt->master_id, halt->everything, &scope, &ignored))
+        flags_set(engine, &scope, true);
+    scope_clear(&scope);
+}
+
+/* Durable before it is answered. */
+static void halts_write(struct tw_engine *engine)
+{
+    struct state_out out = {0};
+    if (engine->log == NULL)
+        return;
+    state_put_halts(&out, engine);
+    log_await(engine, log_append(engine, STATE_HALTS, &out));
+    state_out_clear(&out);
+}
+
 /* Opens of this subscription that wait. */
 static bool halts_job(struct tw_job *job, void *context)
 {
@@ -103,7 +123,7 @@ static bool halts_job(struct tw_job *job, void *context)
 static void withdraw(struct tw_subscription **list, size_t n, Tradewake__V1__HaltResponse *ret)
 {
     for (size_t i = 0; i < n; i++)
-        ret->cancelled += (uint32_t)tw_lane_cancel(list[i]->slot->lane, halts_job, list[i]);
+        ret->cancelled += list[i]->slot->lane == NULL ? 0 : (uint32_t)tw_lane_cancel(list[i]->slot->lane, halts_job, list[i]);
     for (size_t i = 0; i < n; i++) {
         pthread_mutex_lock(&list[i]->slot->mutex);
         ret->in_flight += list[i]->calls_out;
@@ -179,6 +199,7 @@ static bool halt_apply(struct tw_engine *engine, const struct scope *scope,
     struct tw_subscription **list = scope_list(engine, scope, &n);
     bool ok = list != NULL && halt_note(engine, request);
     withdraw(list, n, ret);
+    halts_write(engine);
     if (request->close_positions) {
         char event_id[TW_ID_BYTES];
         fleet_event_id(engine, "halt", event_id);
@@ -227,6 +248,7 @@ bool tw_engine_resume(struct tw_engine *engine, const Tradewake__V1__ResumeReque
                 free(lifted);
                 break;
             }
+        halts_write(engine);
     }
     scope_clear(&scope);
     pthread_mutex_unlock(&engine->change_mutex);

@@ -11,6 +11,7 @@
 #include <tradewake/core/plan.h>
 #include <tradewake/core/verdict.h>
 #include <tradewake/engine/engine.h>
+#include <tradewake/journal/journal.h>
 #include <tradewake/telemetry/sample.h>
 
 #include <google/protobuf/timestamp.pb-c.h>
@@ -65,6 +66,13 @@ struct tw_slot {
     char connection_message[TW_BROKER_TEXT_BYTES];
     uint32_t open_positions; /* legs not closed, coming ones included */
     uint32_t drifts;
+    struct tw_leg *dirty_legs;   /* changed without a copy, not written yet */
+    bool is_dirty, is_risk_dirty;
+    struct tw_slot *next_dirty;  /* in journal.dirty */
+    int64_t compared_mono_ns;    /* when its broker was last asked for everything */
+    bool is_comparing;
+    bool is_started;             /* its lane takes jobs */
+    uint64_t answers;            /* taken up so far */
     struct {
         bool is_out;
         uint32_t limit; /* index into rules.loss_limits */
@@ -84,6 +92,7 @@ struct tw_slot {
 
 struct tw_subscription {
     /* Set when it is made. */
+    uint32_t number;
     char id[TW_ID_BYTES];
     struct tw_master *master;
     struct tw_slot *slot; /* holds a reference */
@@ -102,6 +111,7 @@ struct tw_subscription {
     int64_t updated_wall_ns;
     bool is_leaving; /* follows out */
     bool is_gone;    /* deleted; kept for the copies that name it */
+    struct tw_subscription *retired;
 };
 
 /* ---- A master's position and its copies ---- */
@@ -110,6 +120,7 @@ enum position_state { POSITION_OPEN, POSITION_CLOSED, POSITION_MARK /* closed be
 
 /* One follower's share of one master position. Guarded by the slot's mutex. */
 struct tw_leg {
+    uint64_t number; /* rises over all legs */
     struct tw_slot *slot;
     struct tw_position *position;
     struct tw_listing *listing;
@@ -130,7 +141,10 @@ struct tw_leg {
     char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now; the order's while is_pending */
     char open_copy_id[TW_COPY_ID_BYTES]; /* once its first call was made */
     struct tw_copy *unsent_modify; /* the latest change that has not been sent */
+    struct tw_copy *applied;        /* copies whose answers changed it and are not written yet */
     struct tw_leg *previous, *next; /* in slot->legs */
+    struct tw_leg *next_dirty;      /* in slot->dirty_legs */
+    bool is_dirty;
 };
 
 struct tw_leg_block {
@@ -151,6 +165,7 @@ struct pending {
 /* A position of the master, or a pending order of it (then it is in master->orders). Guarded by the
  * master's mutex. */
 struct tw_position {
+    uint64_t number;      /* rises over all masters */
     char id[TW_ID_BYTES]; /* the latest ticket */
     struct pending *pending; /* orders, and what a trigger left of them; NULL = a position */
     int64_t observed_wall_ns; /* of the latest event that touched it */
@@ -159,8 +174,8 @@ struct tw_position {
     enum position_state state;
     tw_decimal initial, remaining; /* of the master */
     struct tw_leg_block *blocks;
-    bool is_hashed, is_order;
-    atomic_uint busy; /* copies that are not terminal: keeps the legs */
+    bool is_hashed, is_order, is_remembered;
+    atomic_uint busy; /* copies that are not terminal, or not written as such: keeps the legs */
     UT_hash_handle hh;
     struct tw_position *closed_next; /* in master->closed, oldest first */
 };
@@ -221,6 +236,7 @@ struct tw_copy {
 
     /* Guarded by the slot's mutex from submit on. */
     struct tw_copy *parked_next, *parked_previous;
+    struct tw_copy *next_applied; /* in leg->applied */
     const char *symbol; /* the listing's, else the record's */
     struct tw_listing *listing;
     tw_decimal volume, price, stop_price, stop_loss, take_profit;
@@ -243,6 +259,7 @@ struct tw_copy {
     uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
     uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
     bool is_full_close, reduces_risk;
+    bool is_applied;     /* in leg->applied */
     bool is_skipped;     /* from the start */
     bool is_change_queued, is_indexed, is_parked, has_id;
     bool is_sent_counted, is_done_counted, is_call_out, is_sampled;
@@ -272,6 +289,9 @@ struct tw_record {
     uint32_t n_copies, accepted, skipped;
 
     atomic_uint pending_sent, pending_done;
+    atomic_bool is_durable;
+    uint64_t durable_sequence;      /* of the journal: once it is durable, the event is */
+    struct tw_record *next_fresh;   /* in journal.fresh */
     pthread_mutex_t mutex; /* guards waiters */
     struct waiter *waiters;
 
@@ -301,11 +321,15 @@ struct tw_engine {
     size_t n_adapters;
     uint32_t copies_remembered;
     char instance_id[17], journal_id[17];
+    struct tw_journal *log;      /* NULL = nothing is kept */
+    int64_t started_wall_ns, started_mono_ns;
+    bool asks_first; /* the machine lost power: opens observed before the start are asked for first */
 
     atomic_bool is_halted; /* everything */
     atomic_bool is_stopping;
+    atomic_bool is_quiet; /* nothing was at a broker when it stopped */
     struct tw_timer sweep; /* the reactor's */
-    atomic_uint_fast64_t next_key, next_internal;
+    atomic_uint_fast64_t next_internal, next_position, next_leg;
     atomic_uint legs_remembered; /* of closed positions */
 
     pthread_rwlock_t fleet_lock; /* guards the tables and counts, not what they point to */
@@ -314,6 +338,7 @@ struct tw_engine {
     struct tw_subscription *subscriptions;
     struct tw_active_halt *halts;
     struct tw_slot *retired; /* deleted, their last jobs not back yet */
+    struct tw_subscription *retired_subscriptions; /* while the journal is read */
     uint32_t next_slot_number;
     uint32_t next_subscription;
     atomic_uint threads_needed;
@@ -329,9 +354,14 @@ struct tw_engine {
     struct {
         pthread_t thread;
         _Atomic(struct tw_copy *) head; /* newest first; taken whole */
+        _Atomic(struct tw_record *) fresh; /* not durable yet; newest first */
+        _Atomic(struct tw_slot *) dirty;   /* legs or risk to be written; each holds a reference */
+        atomic_bool is_sync_wanted;
+        atomic_uint_fast64_t durable;
         atomic_uint wake;               /* futex word */
         atomic_bool is_asleep, is_stopping, is_hurried;
         bool is_started;
+        uint64_t batches; /* the journal thread's: numbers changes where nothing is written */
         atomic_uint_fast64_t last_change_id, forgotten_change_id;
         atomic_uint_fast64_t posted, done; /* for catch-up */
         /* The journal thread's; others under index_mutex. */
@@ -381,8 +411,21 @@ struct tw_position *order_find(struct tw_master *master, const char *id);
 void view_fill(const struct tw_master *master, const struct tw_subscription *subscription,
                struct tw_follower_view *ret);
 struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw_event *event);
+/* A snapshot taken up. Guarded by the master's mutex. */
+struct sync {
+    struct sync *next; /* older */
+    char id[TW_ID_BYTES];
+    uint8_t hash[TW_EVENT_HASH_BYTES];
+    uint32_t closes, reductions, opens, cancels, unchanged;
+};
+void sync_remember(struct tw_master *master, const struct sync *counts);
 void syncs_clear(struct tw_master *master); /* sync.c */
 bool sequencer_run(struct tw_master *master, const struct tw_event *event, struct tw_record *record);
+uint64_t leg_key(const struct tw_leg *leg);
+void position_remember(struct tw_position *position);
+void position_hash(struct tw_position *position, bool is_order);
+void position_unhash(struct tw_position *position);
+struct tw_leg_block *leg_block_new(struct tw_position *position, uint32_t n_legs_max);
 struct tw_leg *position_leg(struct tw_position *position, const struct tw_slot *slot);
 void position_finish(struct tw_position *position);
 void position_free(struct tw_position *position);
@@ -403,17 +446,53 @@ void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);
+void record_wake(struct tw_record *record);
 /* The client order id of an attempt, and the copy's own; from what never changes: no lock. */
 void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
                    char ret[TW_COPY_ID_BYTES]);
 void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES]);
 void copy_wake_parked(struct tw_slot *slot);
+/* Under the slot's mutex: its answers have been written. */
+void applied_forget(struct tw_copy *copy);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */
 void leg_close(struct tw_leg *leg);
 void leg_reduce(struct tw_leg *leg, tw_decimal volume);
 const char *copy_action_word(copy_action action);
 
+enum { SEQUENCES_AHEAD_MAX = 1024, BATCH_PLACES = 65536 };
+
+/* Everything that a position, leg or copy needs to be written: see journal.c's callers. */
+struct state_out;
+uint64_t log_append(struct tw_engine *engine, uint16_t type, struct state_out *out);
+/* Waits until the journal has made it durable. Thread: rpc, without any lock but change_mutex. */
+void log_await(struct tw_engine *engine, uint64_t sequence);
+/* Under the slot's mutex: the leg changed without a copy. After the mutex: push what was marked. */
+void leg_dirty(struct tw_leg *leg);
+void slot_dirty_push(struct tw_slot *slot);
+/* The event is durable once the journal is at durable_sequence; takes a reference. */
+void record_await_durable(struct tw_record *record);
+
+/* recover.c */
+void recover_seal(struct tw_engine *engine);
+struct tw_slot *slot_new(struct tw_engine *engine, const Tradewake__V1__Follower *message, uint32_t number);
+struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_master *master,
+                                         struct tw_slot *slot, uint32_t number, const char *id);
+bool copy_is_over(const struct tw_copy *copy);
+void position_remember_only(struct tw_position *position);
+void history_link(struct tw_engine *engine, struct tw_record *record);
+void history_unlink(struct tw_engine *engine, struct tw_record *record);
+void record_copies_trim(struct tw_record *record);
+tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct tw_error *error);
+bool slot_start(struct tw_slot *slot, struct tw_refusal *refusal); /* fleet.c: session and lane */
+struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id);
+bool member_add(struct tw_master *master, struct tw_subscription *subscription);
+void member_remove(struct tw_master *master, struct tw_subscription *subscription);
+void halt_flags_set(struct tw_engine *engine, const struct tw_active_halt *halt);
+/* compare.c: asks the broker for everything and mends what we believe. */
+void reconcile_begin(struct tw_slot *slot);
+
 /* changes.c */
+void index_add(struct tw_engine *engine, struct tw_copy *copy);
 tw_status changes_start(struct tw_engine *engine, struct tw_error *error);
 void changes_stop(struct tw_engine *engine);
 /* Under the slot's mutex, or before submit: marks it; after the mutex: pushes what was marked. */

@@ -91,7 +91,8 @@ void record_free(struct tw_record *record)
     }
     for (uint32_t i = 0; i < record->n_copies; i++) {
         free(record->copies[i].told);
-        subscription_release(record->copies[i].subscription);
+        if (record->copies[i].subscription != NULL)
+            subscription_release(record->copies[i].subscription);
     }
     pthread_mutex_destroy(&record->mutex);
     free(record->packed);
@@ -135,6 +136,8 @@ Tradewake__V1__TradeEvent *tw_record_event(const struct tw_record *record, struc
 
 uint32_t tw_record_pending(const struct tw_record *record, enum tw_wait wait)
 {
+    if (!atomic_load_explicit(&record->is_durable, memory_order_acquire))
+        return record->n_copies > 0 ? record->n_copies : 1;
     switch (wait) {
     case TW_WAIT_SENT:
         return atomic_load_explicit(&record->pending_sent, memory_order_acquire);

@@ -88,7 +88,10 @@ static void baselines_follow(struct tw_slot *slot, int64_t now_wall_ns)
         struct baseline *baseline = &slot->baselines[period];
         int64_t from_ns = period_of((Tradewake__V1__RiskPeriod)period, now_wall_ns).from_wall_ns;
         if (baseline->from_wall_ns == 0 || (baseline->from_wall_ns < from_ns && period != PERIOD(LIFETIME)))
+        {
             *baseline = (struct baseline){now_wall_ns, slot->account.balance, slot->account.equity};
+            slot->is_risk_dirty = true;
+        }
     }
 }
 
@@ -96,7 +99,10 @@ void risk_expire(struct tw_slot *slot, int64_t now_wall_ns)
 {
     if (slot->stop_out.is_out && slot->stop_out.until_wall_ns != 0 &&
         now_wall_ns >= slot->stop_out.until_wall_ns)
+    {
         slot->stop_out.is_out = false;
+        slot->is_risk_dirty = true;
+    }
 }
 
 void risk_look(struct tw_slot *slot, int64_t now_wall_ns)
@@ -108,7 +114,7 @@ void risk_look(struct tw_slot *slot, int64_t now_wall_ns)
         tw_decimal lost, base;
         if (!measure(slot, limit, &lost, &base) || !is_breached(limit, lost, base))
             continue;
-        slot->stop_out.is_out = true;
+        slot->stop_out.is_out = slot->is_risk_dirty = true;
         slot->stop_out.limit = i;
         slot->stop_out.measured = lost;
         slot->stop_out.since_wall_ns = now_wall_ns;
@@ -122,5 +128,6 @@ void risk_reset(struct tw_slot *slot, int64_t now_wall_ns)
     memset(&slot->stop_out, 0, sizeof slot->stop_out);
     memset(slot->baselines, 0, sizeof slot->baselines);
     slot->wants_close_all = false;
+    slot->is_risk_dirty = true;
     baselines_follow(slot, now_wall_ns);
 }

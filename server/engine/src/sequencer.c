@@ -2,7 +2,7 @@
  *
  * Everything here runs on an rpc thread under the master's mutex, from the look for a duplicate to the
  * hand-over of the last chunk, so that the order of events is the order in the lanes. */
-#include "internal.h"
+#include "state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ void position_free(struct tw_position *position)
 }
 
 /* Positions and orders have tables of their own: their ids may be the same. */
-static void position_hash(struct tw_position *position, bool is_order)
+void position_hash(struct tw_position *position, bool is_order)
 {
     struct tw_master *master = position->master;
     position->is_order = is_order;
@@ -67,7 +67,7 @@ static void position_hash(struct tw_position *position, bool is_order)
     position->is_hashed = true;
 }
 
-static void position_unhash(struct tw_position *position)
+void position_unhash(struct tw_position *position)
 {
     struct tw_master *master = position->master;
     if (position->is_hashed && position->is_order)
@@ -84,6 +84,7 @@ static struct tw_position *position_new(struct tw_master *master, const char *id
         return NULL;
     snprintf(position->id, sizeof position->id, "%s", id);
     position->master = master;
+    position->number = atomic_fetch_add_explicit(&master->engine->next_position, 1, memory_order_relaxed);
     position_hash(position, is_order);
     return position;
 }
@@ -115,8 +116,7 @@ static void positions_forget(struct tw_master *master)
     }
 }
 
-/* The master holds nothing of it any more, or it never opened it (a mark). */
-static void position_remember(struct tw_position *position)
+void position_remember_only(struct tw_position *position)
 {
     struct tw_master *master = position->master;
     if (master->closed_newest != NULL && master->closed_oldest != NULL)
@@ -126,7 +126,13 @@ static void position_remember(struct tw_position *position)
     master->closed_newest = position;
     atomic_fetch_add_explicit(&master->engine->legs_remembered, position_legs(position),
                               memory_order_relaxed);
-    positions_forget(master);
+}
+
+/* The master holds nothing of it any more, or it never opened it (a mark). */
+void position_remember(struct tw_position *position)
+{
+    position_remember_only(position);
+    positions_forget(position->master);
 }
 
 void position_finish(struct tw_position *position)
@@ -139,7 +145,7 @@ void position_finish(struct tw_position *position)
     position_remember(position);
 }
 
-static struct tw_leg_block *leg_block_new(struct tw_position *position, uint32_t n_legs_max)
+struct tw_leg_block *leg_block_new(struct tw_position *position, uint32_t n_legs_max)
 {
     struct tw_leg_block *block = calloc(1, sizeof *block + n_legs_max * sizeof block->legs[0]);
     if (block == NULL)
@@ -169,12 +175,9 @@ struct tw_record *record_new(struct tw_master *master, const char *event_id, uin
     return record;
 }
 
-void record_enter(struct tw_record *record)
+/* Under the history's mutex. */
+void history_link(struct tw_engine *engine, struct tw_record *record)
 {
-    struct tw_engine *engine = record->engine;
-    tw_record_hold(record);
-    pthread_mutex_lock(&engine->history.mutex);
-    record->number = engine->history.next_number++;
     record->is_in_history = true;
     record->older = engine->history.newest;
     if (engine->history.newest != NULL)
@@ -183,10 +186,28 @@ void record_enter(struct tw_record *record)
         engine->history.oldest = record;
     engine->history.newest = record;
     engine->history.n_copies += record->n_copies;
+}
+
+void record_enter(struct tw_record *record)
+{
+    struct tw_engine *engine = record->engine;
+    tw_record_hold(record);
+    pthread_mutex_lock(&engine->history.mutex);
+    record->number = engine->history.next_number++;
+    history_link(engine, record);
     pthread_mutex_unlock(&engine->history.mutex);
 }
 
+/* Copies at the end that were never made are not freed with the rest. */
+void record_copies_trim(struct tw_record *record)
+{
+    while (record->n_copies > 0 && record->copies[record->n_copies - 1].subscription == NULL)
+        record->n_copies--;
+}
+
 /* ---- Planning ---- */
+
+enum { TOUCHED_MAX = 6 };
 
 struct planning {
     struct tw_engine *engine;
@@ -197,16 +218,33 @@ struct planning {
     const struct pending *order;   /* a trigger's: what filled; NULL = the master placed no such order */
     struct tw_event as_market;     /* a trigger's market order, as an event */
     struct tw_leg_block *new_legs; /* room for an open's */
+    struct tw_position *touched[TOUCHED_MAX]; /* what is written down with the event */
+    uint32_t n_touched;
     int64_t now_wall_ns;
     bool is_full_close;
     /* Decides one copy: leaves it QUEUED and ready, or ends it with a reason. */
     void (*plan_one)(struct planning *planning, struct tw_copy *copy);
 };
 
+static void touch(struct planning *p, struct tw_position *position)
+{
+    for (uint32_t i = 0; i < p->n_touched; i++)
+        if (p->touched[i] == position)
+            return;
+    assert(p->n_touched < TOUCHED_MAX);
+    p->touched[p->n_touched++] = position;
+}
+
 static void plan_skip(struct tw_copy *copy, copy_action action, copy_state state, tw_reason reason)
 {
     copy->action = (uint8_t)action;
     copy_end_unsent(copy, state, reason);
+}
+
+/* Orders keep their order by position, on netting accounts by symbol. */
+uint64_t leg_key(const struct tw_leg *leg)
+{
+    return leg->slot->caps.netting ? (uint64_t)(uintptr_t)leg->listing : leg->number;
 }
 
 static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const struct tw_plan *plan)
@@ -216,14 +254,11 @@ static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const st
     struct tw_leg *leg = &p->new_legs->legs[p->new_legs->n_legs++];
     slot_hold(slot);
     *leg = (struct tw_leg){
+        .number = atomic_fetch_add_explicit(&p->engine->next_leg, 1, memory_order_relaxed),
         .slot = slot,
         .position = p->position,
         .listing = plan->listing,
         .side = plan->side,
-        /* Orders keep their order by position, on netting accounts by symbol. */
-        .key = slot->caps.netting
-                   ? (uint64_t)(uintptr_t)plan->listing
-                   : atomic_fetch_add_explicit(&p->engine->next_key, 1, memory_order_relaxed),
         .is_reversed = rules->reverse,
         .is_from_order = p->event->type != TW_ORDER_MARKET,
         .order_type = plan->type,
@@ -231,6 +266,7 @@ static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const st
         .ignores_take_profit = rules->ignore_take_profit,
         .next = slot->legs,
     };
+    leg->key = leg_key(leg);
     if (slot->legs != NULL)
         slot->legs->previous = leg;
     slot->legs = leg;
@@ -360,8 +396,12 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
             plan_skip(copy, action, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
         return;
     }
+    if (leg->is_pending && !p->is_full_close) { /* what fills later is reduced by the next close */
+        plan_skip(copy, action, STATE(SKIPPED), REASON(NO_CHANGE));
+        return;
+    }
     struct tw_close_decision decision = close_now(p, leg);
-    if (decision.volume == 0 && leg->jobs == 0) {
+    if (decision.volume == 0 && leg->jobs == 0 && !leg->is_pending) {
         plan_skip(copy, action, STATE(SKIPPED), decision.reason);
         return;
     }
@@ -570,6 +610,48 @@ static void plan_copy(struct planning *p, struct tw_copy *copy)
     pthread_mutex_unlock(&slot->mutex);
 }
 
+/* Copies and the legs they work on; the legs of what is on its way already may change meanwhile. */
+static void put_plan(struct state_out *out, struct tw_record *record, uint32_t from, uint32_t until)
+{
+    state_put_u(out, record->number);
+    state_put_u(out, until - from);
+    for (uint32_t i = from; i < until; i++) {
+        struct tw_copy *copy = &record->copies[i];
+        struct tw_slot *slot = copy->subscription->slot;
+        pthread_mutex_lock(&slot->mutex);
+        state_put_copy(out, copy);
+        state_put_u(out, copy->leg != NULL);
+        if (copy->leg != NULL)
+            state_put_leg(out, copy->leg);
+        pthread_mutex_unlock(&slot->mutex);
+    }
+}
+
+/* The event, what it made of the master's books, and the first copies, as one record: they are there
+ * together or not at all. */
+static void put_whole_event(struct state_out *out, struct tw_record *record,
+                            struct tw_position *const *touched, uint32_t n_touched, uint32_t until)
+{
+    state_put_event(out, record);
+    state_put_u(out, n_touched);
+    for (uint32_t i = 0; i < n_touched; i++)
+        state_put_position(out, touched[i]);
+    put_plan(out, record, 0, until);
+}
+
+static _Thread_local struct state_out writing; /* each rpc thread's; as large as its largest chunk */
+
+static void chunk_write(struct planning *p, uint32_t from, uint32_t until)
+{
+    writing.size = 0;
+    if (from == 0)
+        put_whole_event(&writing, p->record, p->touched, p->n_touched, until);
+    else
+        put_plan(&writing, p->record, from, until);
+    p->record->durable_sequence =
+        log_append(p->engine, from == 0 ? STATE_EVENT : STATE_PLAN, &writing);
+}
+
 /* One chunk: plan, append, submit. */
 static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
 {
@@ -595,11 +677,18 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
     uint32_t planned_ns = (uint32_t)(tw_mono_ns() - record->received_mono_ns);
     for (uint32_t i = from; i < until; i++) {
         struct tw_copy *copy = &record->copies[i];
-        copy->planned_ns = copy->journaled_ns = planned_ns; /* written nowhere yet: the same instant */
+        copy->planned_ns = copy->journaled_ns = planned_ns;
         copy->updated_wall_ns = now_wall_ns;
         copy->is_change_queued = true; /* nobody else sees it yet */
-        change_push(copy);
     }
+    if (p->engine->log != NULL) {
+        chunk_write(p, from, until);
+        uint32_t journaled_ns = (uint32_t)(tw_mono_ns() - record->received_mono_ns);
+        for (uint32_t i = from; i < until; i++)
+            record->copies[i].journaled_ns = journaled_ns;
+    }
+    for (uint32_t i = from; i < until; i++)
+        change_push(&record->copies[i]);
     tw_executor_submit(p->engine->executor, jobs, n_jobs);
 }
 
@@ -610,6 +699,7 @@ static void plan_all(struct planning *p)
         uint32_t until = from + TW_PLAN_CHUNK;
         plan_chunk(p, from, until < record->n_copies ? until : record->n_copies);
     }
+    record_await_durable(record);
     atomic_fetch_sub_explicit(&record->pending_sent, 1, memory_order_acq_rel);
     atomic_fetch_sub_explicit(&record->pending_done, 1, memory_order_acq_rel);
 }
@@ -634,6 +724,7 @@ static bool gives_way(struct planning *p)
         return true;
     }
     position_unhash(position); /* closed, and the id is used again */
+    touch(p, position);
     return false;
 }
 
@@ -709,6 +800,7 @@ static bool prepare_cancel(struct planning *p)
     if (mark == NULL)
         return false;
     mark->state = POSITION_MARK;
+    touch(p, mark);
     position_remember(mark);
     return true;
 }
@@ -751,6 +843,7 @@ static bool order_rest(struct planning *p, struct tw_position *order, tw_decimal
     rest->remaining = order->remaining > volume ? order->remaining - volume : 0;
     rest->observed_wall_ns = order->observed_wall_ns;
     p->order = rest->pending;
+    touch(p, rest);
     if (rest->remaining == 0)
         position_finish(rest);
     return true;
@@ -763,8 +856,10 @@ static struct tw_position *trigger_position(struct planning *p, struct tw_positi
     struct tw_position *position = position_find(p->master, id);
     if (position != NULL && position->state == POSITION_OPEN)
         return position; /* another part of the same order */
-    if (position != NULL)
+    if (position != NULL) {
         position_unhash(position);
+        touch(p, position);
+    }
     p->master->open_positions++;
     if (order == NULL || order->state != POSITION_OPEN || order->blocks == NULL)
         return position_new(p->master, id, false);
@@ -824,6 +919,7 @@ static bool prepare_close(struct planning *p)
         if (position == NULL)
             return false;
         position->state = POSITION_MARK;
+        touch(p, position);
         position_remember(position);
         return true;
     }
@@ -836,7 +932,7 @@ static bool prepare_close(struct planning *p)
     return true;
 }
 
-/* After the copies have been planned: the position takes the master's new state and ticket. */
+/* The position takes the master's new state and ticket; its copies are planned by what it was. */
 static void finish_close(struct planning *p)
 {
     struct tw_position *position = p->position;
@@ -852,8 +948,10 @@ static void finish_close(struct planning *p)
     position_unhash(position);
     snprintf(position->id, sizeof position->id, "%s", ticket);
     struct tw_position *stale = position_find(p->master, ticket);
-    if (stale != NULL)
+    if (stale != NULL) {
         position_unhash(stale); /* closed or a mark: looked at before */
+        touch(p, stale);
+    }
     position_hash(position, false);
 }
 
@@ -868,7 +966,7 @@ typedef void finish_fn(struct planning *p);
 
 static const struct {
     prepare_fn *prepare; /* what the event makes of the master's books, and how copies are planned */
-    finish_fn *finish;   /* after the copies have been planned; NULL = nothing */
+    finish_fn *finish;   /* what it leaves of them; NULL = as prepared */
     bool is_of_order;    /* about an order; else about a position */
 } kinds[] = {
     [TW_EVENT_OPEN] = {prepare_open, NULL, false},
@@ -915,8 +1013,6 @@ static bool check_position(struct tw_master *master, const struct tw_event *even
     }
     return true;
 }
-
-enum { SEQUENCES_AHEAD_MAX = 1024 };
 
 /* Notes a numbered event. *ret_expected: the number that was expected; *ret_gap: this is not it, and
  * none before it is missing any more once that one comes. */
@@ -1012,10 +1108,12 @@ bool sequencer_run(struct tw_master *master, const struct tw_event *event, struc
     }
     if (record->origin == ORIGIN(EVENT))
         HASH_ADD_STR(master->records, event_id, record);
-    record_enter(record);
-    plan_all(&planning);
     if (kinds[event->kind].finish != NULL)
         kinds[event->kind].finish(&planning);
+    if (planning.position != NULL)
+        touch(&planning, planning.position);
+    record_enter(record);
+    plan_all(&planning);
     return true;
 }
 
@@ -1139,6 +1237,12 @@ struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw
     atomic_fetch_sub(&record->pending_done, missing + 1);
     atomic_fetch_sub(&record->refs, missing);
     record_enter(record);
+    if (record->engine->log != NULL) {
+        writing.size = 0;
+        put_whole_event(&writing, record, NULL, 0, made);
+        record->durable_sequence = log_append(record->engine, STATE_EVENT, &writing);
+    }
+    record_await_durable(record);
     for (uint32_t i = 0; i < made; i++) {
         struct tw_job *job = &record->copies[i].job;
         change_push(&record->copies[i]);
@@ -1195,6 +1299,13 @@ struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_posit
     atomic_fetch_add(&record->refs, made);
     if (made > 0)
         record_enter(record);
+    if (made > 0 && record->engine->log != NULL) {
+        writing.size = 0;
+        put_whole_event(&writing, record, NULL, 0, made);
+        record->durable_sequence = log_append(record->engine, STATE_EVENT, &writing);
+    }
+    if (made > 0)
+        record_await_durable(record);
     for (uint32_t i = 0; i < made; i++) {
         change_push(&record->copies[i]);
         jobs[n_jobs++] = &record->copies[i].job;

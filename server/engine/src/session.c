@@ -23,8 +23,10 @@ static void on_connection(void *context, bool is_connected, const char *why)
             atomic_fetch_sub_explicit(&slot->engine->n_connected, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&slot->mutex);
-    if (changed && is_connected)
+    if (changed && is_connected) {
         copy_wake_parked(slot);
+        reconcile_begin(slot);
+    }
 }
 
 static void on_instruments(void *context, const struct tw_instrument *instruments, size_t n)
@@ -52,6 +54,7 @@ static void on_account(void *context, const struct tw_account *account)
     slot->account = *account;
     risk_look(slot, tw_wall_ns());
     pthread_mutex_unlock(&slot->mutex);
+    slot_dirty_push(slot);
 }
 
 static struct tw_leg *leg_by_ticket(const struct tw_slot *slot, const char *ticket)
@@ -64,13 +67,13 @@ static struct tw_leg *leg_by_ticket(const struct tw_slot *slot, const char *tick
 
 /* A netting account's one position of a symbol is gone: so is every share of it. A change in size that
  * was not ours is nobody's share: the comparison with the broker shows it. */
-static void net_position(struct tw_slot *slot, const struct tw_held_position *position)
+static void net_position(struct tw_slot *slot, const struct tw_held_position *position, bool is_closed)
 {
     for (struct tw_leg *leg = slot->legs, *next; leg != NULL; leg = next) {
         next = leg->next;
         if (strcmp(leg->listing->instrument.symbol, position->symbol) != 0 || leg->held <= 0)
             continue;
-        if (position->volume == 0)
+        if (position->volume == 0 && is_closed)
             leg_reduce(leg, 0);
         leg->stop_loss = position->stop_loss == TW_DECIMAL_UNSET ? 0 : position->stop_loss;
         leg->take_profit = position->take_profit == TW_DECIMAL_UNSET ? 0 : position->take_profit;
@@ -95,14 +98,15 @@ static void hedged_position(struct tw_slot *slot, const struct tw_held_position 
 
 static void on_position(void *context, const struct tw_held_position *position, tw_reason reason)
 {
-    (void)reason;
     struct tw_slot *slot = context;
     pthread_mutex_lock(&slot->mutex);
     if (slot->caps.netting)
-        net_position(slot, position);
+        /* A pending of ours that fills against the position brings it to zero, too: that is no close. */
+        net_position(slot, position, reason == REASON(ALREADY_CLOSED));
     else
         hedged_position(slot, position);
     pthread_mutex_unlock(&slot->mutex);
+    slot_dirty_push(slot);
 }
 
 /* Filled: it is the position it became; or expired, or cancelled by a hand. */
@@ -116,6 +120,8 @@ static void on_order_gone(void *context, const char *order_id, const char *clien
         for (leg = slot->legs; leg != NULL; leg = leg->next)
             if (client_order_id[0] != '\0' && strcmp(leg->open_copy_id, client_order_id) == 0)
                 break;
+    if (leg != NULL)
+        leg_dirty(leg);
     if (leg != NULL && position_id[0] == '\0') {
         leg_close(leg);
     } else if (leg != NULL && leg->filled == 0) {
@@ -125,6 +131,7 @@ static void on_order_gone(void *context, const char *order_id, const char *clien
         snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
     }
     pthread_mutex_unlock(&slot->mutex);
+    slot_dirty_push(slot);
 }
 
 static void on_market_open(void *context)

@@ -2,7 +2,7 @@
  *
  * Every difference becomes the event that would have made it, with the snapshot's id, and is planned
  * like any other. What a later event touched, or is on its way, is left alone; marks win over absence. */
-#include "internal.h"
+#include "state.h"
 
 #include <tradewake/core/check.h>
 
@@ -13,13 +13,6 @@
 
 #define STALE_SLACK_NS (2 * TW_NS_PER_S)
 enum { SYNCS_REMEMBERED = 1024, COPIES_SHOWN_MAX = 1000 };
-
-struct sync {
-    struct sync *next; /* older */
-    char id[TW_ID_BYTES];
-    uint8_t hash[TW_EVENT_HASH_BYTES];
-    uint32_t closes, reductions, opens, cancels, unchanged;
-};
 
 struct syncing {
     struct tw_master *master;
@@ -169,24 +162,38 @@ static const struct tw_event *snapshot_order(const struct syncing *s, const char
     return NULL;
 }
 
-static bool is_left_alone(const struct syncing *s, const struct tw_position *position)
-{
-    return position->observed_wall_ns > s->taken_wall_ns ||
-           atomic_load_explicit(&position->busy, memory_order_acquire) > 0;
-}
-
-static bool holds_anything(struct tw_position *position)
+static bool any_leg(struct tw_position *position, bool (*is_so)(const struct tw_leg *leg))
 {
     for (struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
         for (uint32_t i = 0; i < block->n_legs; i++) {
             struct tw_slot *slot = block->legs[i].slot;
             pthread_mutex_lock(&slot->mutex);
-            bool is_open = !block->legs[i].is_closed;
+            bool found = is_so(&block->legs[i]);
             pthread_mutex_unlock(&slot->mutex);
-            if (is_open)
+            if (found)
                 return true;
         }
     return false;
+}
+
+static bool leg_is_open(const struct tw_leg *leg)
+{
+    return !leg->is_closed;
+}
+
+static bool leg_is_on_its_way(const struct tw_leg *leg)
+{
+    return leg->jobs > 0;
+}
+
+static bool holds_anything(struct tw_position *position)
+{
+    return any_leg(position, leg_is_open);
+}
+
+static bool is_left_alone(const struct syncing *s, struct tw_position *position)
+{
+    return position->observed_wall_ns > s->taken_wall_ns || any_leg(position, leg_is_on_its_way);
 }
 
 static void close_position(struct syncing *s, struct tw_position *position)
@@ -345,7 +352,24 @@ static void compare_orders(struct syncing *s)
 
 /* ---- The call ---- */
 
-static void remember(struct tw_master *master, const struct sync *counts)
+static void sync_write(struct tw_master *master, const struct sync *sync)
+{
+    struct state_out out = {0};
+    if (master->engine->log == NULL)
+        return;
+    state_put_text(&out, master->id);
+    state_put_text(&out, sync->id);
+    state_put_bytes(&out, sync->hash, sizeof sync->hash);
+    state_put_u(&out, sync->closes);
+    state_put_u(&out, sync->reductions);
+    state_put_u(&out, sync->opens);
+    state_put_u(&out, sync->cancels);
+    state_put_u(&out, sync->unchanged);
+    log_append(master->engine, STATE_SYNC, &out);
+    state_out_clear(&out);
+}
+
+void sync_remember(struct tw_master *master, const struct sync *counts)
 {
     struct sync *sync = malloc(sizeof *sync);
     if (sync == NULL)
@@ -403,8 +427,10 @@ static bool sync_locked(struct syncing *s, struct tw_refusal *refusal)
     compare_positions(s);
     compare_orders(s);
     answer(s, &s->counts, false);
-    if (!s->request->dry_run)
-        remember(master, &s->counts);
+    if (!s->request->dry_run) {
+        sync_write(master, &s->counts);
+        sync_remember(master, &s->counts);
+    }
     return s->has_memory ? true
                          : tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
                                      "no memory for all of it: send the snapshot again under a new id");
@@ -437,5 +463,7 @@ bool tw_engine_sync(struct tw_engine *engine, const Tradewake__V1__SyncMasterReq
     pthread_mutex_lock(&s.master->mutex);
     bool ok = sync_locked(&s, refusal);
     pthread_mutex_unlock(&s.master->mutex);
+    if (ok && engine->log != NULL)
+        log_await(engine, tw_journal_appended(engine->log));
     return ok;
 }

@@ -46,6 +46,8 @@ struct tw_engine_options {
     } const *adapters;
     size_t n_adapters;
     uint32_t copies_remembered;
+    const char *journal_dir; /* NULL = nothing is kept */
+    bool journal_syncs;      /* false: for measuring only */
 };
 
 TW_MUST_CHECK tw_status tw_engine_start(const struct tw_engine_options *options,
@@ -53,6 +55,9 @@ TW_MUST_CHECK tw_status tw_engine_start(const struct tw_engine_options *options,
 
 /* No more work of its own on the reactor; call it before the reactor is stopped. Thread: main. */
 void tw_engine_quiesce(struct tw_engine *engine);
+
+/* No call is at a broker: the log may end as a clean stop. Before tw_engine_stop(). Thread: main. */
+void tw_engine_quiet(struct tw_engine *engine);
 
 /* Closes the sessions and frees. No call comes in any more; executor and reactor have been stopped. */
 void tw_engine_stop(struct tw_engine *engine);

@@ -1,0 +1,709 @@
+/* recover.c - the state, read back from the journal; then what was on its way is asked for.
+ *
+ * Reading runs no rules: records hold states, and the latest of a thing wins. Things are found by their
+ * numbers, in tables that live only as long as the reading. Afterwards every copy without an end gets
+ * its job again. Whether its call was made is not known: the broker is asked first (a look-up), and only
+ * proof that it has no such order lets it be sent again. */
+#include "state.h"
+
+#include <tradewake/base/log.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A table by number: numbers are dense. */
+struct numbered {
+    void **items;
+    uint64_t room;
+};
+
+struct recovery {
+    struct tw_engine *engine;
+    struct numbered slots, subscriptions, positions, legs, records;
+    uint64_t events, outcomes;
+    bool is_sealed;       /* the last thing the log says is a clean stop */
+    char boot_id[40];     /* of the machine, when the log was last opened */
+    struct tw_error *error;
+};
+
+static void *find(const struct numbered *table, uint64_t number)
+{
+    return number < table->room ? table->items[number] : NULL;
+}
+
+enum { NUMBERS_MAX_SHIFT = 36 };
+
+static bool keep(struct numbered *table, uint64_t number, void *item)
+{
+    if (number >> NUMBERS_MAX_SHIFT != 0)
+        return false;
+    if (number >= table->room) {
+        uint64_t room = table->room == 0 ? 1024 : table->room;
+        while (room <= number)
+            room *= 2;
+        void **items = realloc(table->items, room * sizeof *items);
+        if (items == NULL)
+            return false;
+        memset(items + table->room, 0, (room - table->room) * sizeof *items);
+        table->items = items;
+        table->room = room;
+    }
+    table->items[number] = item;
+    return true;
+}
+
+/* ---- The fleet ---- */
+
+static bool read_follower(struct recovery *r, struct state_in *in)
+{
+    struct tw_engine *engine = r->engine;
+    uint32_t number = (uint32_t)state_get_u(in);
+    size_t size;
+    const uint8_t *packed = state_get_bytes(in, &size);
+    Tradewake__V1__Follower *message = tradewake__v1__follower__unpack(NULL, size, packed);
+    struct tw_follower_rules rules;
+    struct tw_refusal refusal = {0};
+    if (message == NULL || in->failed)
+        return false;
+    struct tw_slot *slot = find(&r->slots, number);
+    bool ok = tw_follower_rules_read(message, "follower.", &rules, &refusal);
+    if (!ok)
+        tw_error_set(r->error, TW_INVALID, "follower \"%s\" of the journal is refused: %s",
+                     message->follower_id, refusal.text);
+    if (ok && slot == NULL) {
+        slot = slot_new(engine, message, number);
+        ok = slot != NULL && keep(&r->slots, number, slot);
+        if (ok)
+            HASH_ADD_STR(engine->slots, id, slot);
+    } else if (ok) {
+        tw_follower_rules_clear(&slot->rules);
+        Tradewake__V1__Follower *before = slot->message;
+        slot->message = (Tradewake__V1__Follower *)message_copy(&message->base, NULL);
+        tradewake__v1__follower__free_unpacked(before, NULL);
+        ok = slot->message != NULL;
+    }
+    tradewake__v1__follower__free_unpacked(message, NULL);
+    if (!ok)
+        return false;
+    slot->rules = rules;
+    slot->revision = state_get_u(in);
+    slot->created_wall_ns = state_get_i(in);
+    slot->updated_wall_ns = state_get_i(in);
+    state_get_text(in, slot->request_id, sizeof slot->request_id);
+    slot->is_deleted = state_get_u(in) != 0;
+    return !in->failed;
+}
+
+static bool read_follower_gone(struct recovery *r, struct state_in *in)
+{
+    struct tw_slot *slot = find(&r->slots, state_get_u(in));
+    if (slot == NULL)
+        return true;
+    HASH_DEL(r->engine->slots, slot);
+    slot->is_deleted = true;
+    slot->retired_next = r->engine->retired; /* takes over the table's reference */
+    r->engine->retired = slot;
+    return true;
+}
+
+static bool read_subscription(struct recovery *r, struct state_in *in)
+{
+    char id[TW_ID_BYTES], master_id[TW_ID_BYTES];
+    uint32_t number = (uint32_t)state_get_u(in);
+    state_get_text(in, id, sizeof id);
+    state_get_text(in, master_id, sizeof master_id);
+    struct tw_slot *slot = find(&r->slots, state_get_u(in));
+    bool has_rules = state_get_u(in) != 0;
+    size_t size;
+    const uint8_t *packed = state_get_bytes(in, &size);
+    struct tw_subscription *subscription = find(&r->subscriptions, number);
+    struct tw_master *master = master_find_or_add(r->engine, master_id);
+    if (in->failed || slot == NULL || master == NULL)
+        return false;
+    Tradewake__V1__CopyRules *message =
+        has_rules ? tradewake__v1__copy_rules__unpack(NULL, size, packed) : NULL;
+    struct tw_rules rules;
+    struct tw_refusal refusal = {0};
+    if ((has_rules && message == NULL) ||
+        !tw_rules_read(message, "subscription.rules.", &rules, &refusal)) {
+        tw_error_set(r->error, TW_INVALID, "subscription \"%s\" of the journal is refused: %s", id,
+                     refusal.text);
+        return false;
+    }
+    if (subscription == NULL) {
+        subscription = subscription_new(r->engine, master, slot, number, id);
+        if (subscription == NULL || !keep(&r->subscriptions, number, subscription) ||
+            !member_add(master, subscription))
+            return false;
+        HASH_ADD_STR(r->engine->subscriptions, id, subscription);
+    } else {
+        tw_rules_clear(&subscription->rules);
+        if (subscription->message != NULL)
+            tradewake__v1__copy_rules__free_unpacked(subscription->message, NULL);
+    }
+    subscription->message = message;
+    subscription->rules = rules;
+    subscription->revision = state_get_u(in);
+    subscription->created_wall_ns = state_get_i(in);
+    subscription->updated_wall_ns = state_get_i(in);
+    state_get_text(in, subscription->request_id, sizeof subscription->request_id);
+    subscription->is_leaving = state_get_u(in) != 0;
+    return !in->failed;
+}
+
+static bool read_subscription_gone(struct recovery *r, struct state_in *in)
+{
+    struct tw_subscription *subscription = find(&r->subscriptions, state_get_u(in));
+    if (subscription == NULL || subscription->is_gone)
+        return true;
+    member_remove(subscription->master, subscription);
+    HASH_DEL(r->engine->subscriptions, subscription);
+    subscription->retired = r->engine->retired_subscriptions; /* copies to come may name it */
+    r->engine->retired_subscriptions = subscription;
+    return true;
+}
+
+static bool read_halts(struct recovery *r, struct state_in *in)
+{
+    struct tw_engine *engine = r->engine;
+    while (engine->halts != NULL) {
+        struct tw_active_halt *next = engine->halts->next;
+        free(engine->halts->note);
+        free(engine->halts);
+        engine->halts = next;
+    }
+    uint64_t n = state_get_u(in);
+    struct tw_active_halt **at = &engine->halts;
+    for (uint64_t i = 0; i < n && !in->failed; i++) {
+        struct tw_active_halt *halt = calloc(1, sizeof *halt);
+        char note[TW_NOTE_CHARS_MAX + 1];
+        if (halt == NULL)
+            return false;
+        state_get_text(in, halt->follower_id, sizeof halt->follower_id);
+        state_get_text(in, halt->master_id, sizeof halt->master_id);
+        halt->everything = state_get_u(in) != 0;
+        state_get_text(in, note, sizeof note);
+        halt->note = strdup(note);
+        halt->since_wall_ns = state_get_i(in);
+        *at = halt;
+        at = &halt->next;
+        if (halt->note == NULL)
+            return false;
+    }
+    return !in->failed;
+}
+
+static bool read_risk(struct recovery *r, struct state_in *in)
+{
+    struct tw_slot *slot = find(&r->slots, state_get_u(in));
+    return slot != NULL ? state_get_risk(in, slot) : true;
+}
+
+/* ---- Positions and legs ---- */
+
+static bool read_position(struct recovery *r, struct state_in *in)
+{
+    struct position_names names = state_get_position_names(in);
+    struct tw_master *master = master_find_or_add(r->engine, names.master_id);
+    struct tw_position *position = find(&r->positions, names.number);
+    if (in->failed || master == NULL)
+        return false;
+    bool is_new = position == NULL, was_open = false;
+    if (is_new) {
+        position = calloc(1, sizeof *position);
+        if (position == NULL || !keep(&r->positions, names.number, position))
+            return false;
+        position->number = names.number;
+        position->master = master;
+    } else {
+        was_open = position->state == POSITION_OPEN;
+        position_unhash(position);
+    }
+    bool is_hashed = false, is_order = false;
+    if (!state_get_position(in, position, &is_hashed, &is_order))
+        return false;
+    position->is_order = is_order;
+    if (is_hashed)
+        position_hash(position, is_order);
+    if (position->state != POSITION_OPEN && (is_new || was_open))
+        position->is_remembered = false; /* remembered at the end, in the order of numbers */
+    return !in->failed;
+}
+
+static bool copy_read_alone(struct recovery *r, struct state_in *in, struct tw_record *record,
+                            struct tw_copy **ret_copy);
+
+static struct tw_leg *leg_read(struct recovery *r, struct state_in *in, struct tw_leg_block **block,
+                               uint32_t n_legs_max)
+{
+    struct leg_names names = state_get_leg_names(in);
+    struct tw_leg *leg = find(&r->legs, names.number);
+    struct tw_position *position = find(&r->positions, names.position_number);
+    struct tw_slot *slot = find(&r->slots, names.slot_number);
+    struct tw_leg ignored = {0};
+    if (in->failed)
+        return NULL;
+    if (leg == NULL && position != NULL && slot != NULL && block != NULL) {
+        if (*block == NULL)
+            *block = leg_block_new(position, n_legs_max);
+        if (*block == NULL)
+            return NULL;
+        leg = &(*block)->legs[(*block)->n_legs];
+        leg->listing = tw_market_find_or_add(&slot->market, names.symbol);
+        if (leg->listing == NULL || !keep(&r->legs, names.number, leg))
+            return NULL;
+        (*block)->n_legs++;
+        leg->number = names.number;
+        leg->position = position;
+        leg->slot = slot;
+        slot_hold(slot);
+    }
+    state_get_leg(in, leg != NULL ? leg : &ignored); /* of what has been forgotten: only read past */
+    uint64_t n_applied = state_get_u(in);
+    for (uint64_t i = 0; i < n_applied && !in->failed; i++) {
+        struct tw_copy *copy;
+        struct tw_record *record = find(&r->records, state_get_u(in));
+        in->failed |= !copy_read_alone(r, in, record, &copy);
+    }
+    return leg;
+}
+
+static bool read_legs(struct recovery *r, struct state_in *in)
+{
+    uint64_t n = state_get_u(in);
+    for (uint64_t i = 0; i < n && !in->failed; i++)
+        (void)leg_read(r, in, NULL, 0);
+    return !in->failed;
+}
+
+/* ---- Events and copies ---- */
+
+/* One copy, without its leg. record NULL: of what has been forgotten; only read past. *ret_copy: NULL
+ * then. */
+static bool copy_read_alone(struct recovery *r, struct state_in *in, struct tw_record *record,
+                            struct tw_copy **ret_copy)
+{
+    static struct tw_record forgotten;
+    struct copy_names names = state_get_copy_names(in);
+    struct tw_subscription *subscription = find(&r->subscriptions, names.subscription_number);
+    if (in->failed || subscription == NULL || (record != NULL && names.index >= record->n_copies))
+        return false;
+    struct tw_copy scratch = {.subscription = subscription, .record = &forgotten};
+    struct tw_copy *copy = record != NULL ? &record->copies[names.index] : &scratch;
+    if (record != NULL && copy->subscription == NULL)
+        copy_init(copy, record, subscription);
+    state_get_copy(in, copy);
+    free(scratch.told);
+    if (record != NULL)
+        copy->leg = find(&r->legs, names.leg_number);
+    *ret_copy = record != NULL ? copy : NULL;
+    return !in->failed;
+}
+
+static bool copy_read(struct recovery *r, struct state_in *in, struct tw_record *record,
+                      struct tw_leg_block **block)
+{
+    struct tw_copy *copy;
+    if (!copy_read_alone(r, in, record, &copy))
+        return false;
+    bool has_leg = state_get_u(in) != 0;
+    struct tw_leg *leg = has_leg ? leg_read(r, in, block, record != NULL ? record->n_copies : 0) : NULL;
+    if (copy != NULL)
+        copy->leg = leg;
+    return !in->failed;
+}
+
+static bool plan_read(struct recovery *r, struct state_in *in)
+{
+    struct tw_record *record = find(&r->records, state_get_u(in));
+    struct tw_leg_block *block = NULL;
+    uint64_t n = state_get_u(in);
+    for (uint64_t i = 0; i < n; i++)
+        if (record == NULL || !copy_read(r, in, record, &block))
+            return false;
+    return !in->failed;
+}
+
+static bool is_over(const struct tw_record *record)
+{
+    for (uint32_t i = 0; i < record->n_copies; i++)
+        if (record->copies[i].subscription != NULL && !copy_is_over(&record->copies[i]))
+            return false;
+    return true;
+}
+
+/* As much is remembered as when it was live, so that a long log does not need more memory. */
+static void forget_oldest(struct recovery *r)
+{
+    struct tw_engine *engine = r->engine;
+    while (engine->history.n_copies > engine->copies_remembered) {
+        struct tw_record *oldest = engine->history.oldest;
+        if (oldest == NULL || oldest == engine->history.newest || !is_over(oldest))
+            return;
+        r->records.items[oldest->number] = NULL;
+        history_unlink(engine, oldest);
+        if (oldest->origin == ORIGIN(EVENT))
+            HASH_DEL(oldest->master->records, oldest);
+        record_copies_trim(oldest);
+        tw_record_release(oldest);
+    }
+}
+
+static bool read_event(struct recovery *r, struct state_in *in)
+{
+    struct event_head head = state_get_event_head(in);
+    struct tw_master *master = master_find_or_add(r->engine, head.master_id);
+    if (in->failed || master == NULL || head.n_copies > TW_FOLLOWERS_PER_MASTER_MAX)
+        return false;
+    struct tw_record *record = record_new(master, head.event_id, head.n_copies);
+    if (record == NULL || !state_get_event(in, record) || !keep(&r->records, head.number, record))
+        return false;
+    record->number = head.number;
+    history_link(r->engine, record); /* takes over the reference */
+    if (record->origin == ORIGIN(EVENT)) {
+        struct tw_record *twin = NULL;
+        HASH_FIND_STR(master->records, head.event_id, twin);
+        if (twin == NULL)
+            HASH_ADD_STR(master->records, event_id, record);
+    }
+    uint64_t n_positions = state_get_u(in);
+    for (uint64_t i = 0; i < n_positions; i++)
+        if (!read_position(r, in))
+            return false;
+    r->events++;
+    forget_oldest(r);
+    return plan_read(r, in);
+}
+
+static bool read_outcome(struct recovery *r, struct state_in *in, uint64_t sequence)
+{
+    uint64_t n = state_get_u(in);
+    for (uint64_t i = 0; i < n; i++) {
+        struct tw_record *record = find(&r->records, state_get_u(in));
+        struct state_in ahead = *in;
+        uint64_t index = state_get_u(&ahead);
+        if (!copy_read(r, in, record, NULL))
+            return false;
+        if (record != NULL)
+            record->copies[index].change_id = sequence * 65536 + i;
+        r->outcomes++;
+    }
+    atomic_store(&r->engine->journal.last_change_id, sequence * 65536 + BATCH_PLACES - 1);
+    return !in->failed;
+}
+
+static bool read_sync(struct recovery *r, struct state_in *in)
+{
+    char master_id[TW_ID_BYTES];
+    struct sync sync = {0};
+    state_get_text(in, master_id, sizeof master_id);
+    state_get_text(in, sync.id, sizeof sync.id);
+    size_t size;
+    const uint8_t *hash = state_get_bytes(in, &size);
+    if (size != sizeof sync.hash)
+        return false;
+    memcpy(sync.hash, hash, size);
+    sync.closes = (uint32_t)state_get_u(in);
+    sync.reductions = (uint32_t)state_get_u(in);
+    sync.opens = (uint32_t)state_get_u(in);
+    sync.cancels = (uint32_t)state_get_u(in);
+    sync.unchanged = (uint32_t)state_get_u(in);
+    struct tw_master *master = master_find_or_add(r->engine, master_id);
+    if (in->failed || master == NULL)
+        return false;
+    sync_remember(master, &sync);
+    return true;
+}
+
+static bool read_boot(struct recovery *r, struct state_in *in)
+{
+    state_get_text(in, r->boot_id, sizeof r->boot_id);
+    state_get_text(in, r->engine->journal_id, sizeof r->engine->journal_id);
+    return !in->failed;
+}
+
+static bool read_by_type(struct recovery *r, uint16_t type, struct state_in *in, uint64_t sequence)
+{
+    switch ((enum state_type)type) {
+    case STATE_BOOT:
+        return read_boot(r, in);
+    case STATE_SEAL:
+        return true;
+    case STATE_FOLLOWER:
+        return read_follower(r, in);
+    case STATE_FOLLOWER_GONE:
+        return read_follower_gone(r, in);
+    case STATE_SUBSCRIPTION:
+        return read_subscription(r, in);
+    case STATE_SUBSCRIPTION_GONE:
+        return read_subscription_gone(r, in);
+    case STATE_HALTS:
+        return read_halts(r, in);
+    case STATE_RISK:
+        return read_risk(r, in);
+    case STATE_EVENT:
+        return read_event(r, in);
+    case STATE_POSITION:
+        return read_position(r, in);
+    case STATE_PLAN:
+        return plan_read(r, in);
+    case STATE_OUTCOME:
+        return read_outcome(r, in, sequence);
+    case STATE_LEG:
+        return read_legs(r, in);
+    case STATE_SYNC:
+        return read_sync(r, in);
+    }
+    return false; /* of a later version */
+}
+
+static tw_status on_record(void *context, uint64_t sequence, uint16_t type, const uint8_t *bytes,
+                           size_t size, struct tw_error *error)
+{
+    struct recovery *r = context;
+    struct state_in in = {bytes, bytes + size, false};
+    r->is_sealed = type == STATE_SEAL;
+    if (read_by_type(r, type, &in, sequence))
+        return TW_OK;
+    if (error->text[0] == '\0')
+        tw_error_set(error, TW_INVALID,
+                     "journal record %llu (type %u, %zu bytes) cannot be understood: it was written by "
+                     "another version; start that one, or move the state directory away",
+                     (unsigned long long)sequence, type, size);
+    return TW_INVALID;
+}
+
+/* ---- After reading: counts and lists that are not written ---- */
+
+static void legs_link(struct recovery *r)
+{
+    uint64_t last = 0;
+    for (uint64_t i = 1; i < r->legs.room; i++) {
+        struct tw_leg *leg = r->legs.items[i];
+        if (leg == NULL)
+            continue;
+        last = i;
+        if (leg->is_closed)
+            continue;
+        struct tw_slot *slot = leg->slot;
+        leg->next = slot->legs;
+        if (slot->legs != NULL)
+            slot->legs->previous = leg;
+        slot->legs = leg;
+        slot->open_positions++;
+        leg->listing->open_volume += leg->wanted;
+    }
+    atomic_store(&r->engine->next_leg, last + 1);
+}
+
+static void positions_count(struct recovery *r)
+{
+    uint64_t last = 0;
+    for (uint64_t i = 1; i < r->positions.room; i++) {
+        struct tw_position *position = r->positions.items[i];
+        if (position == NULL)
+            continue;
+        last = i;
+        if (position->state == POSITION_OPEN) {
+            position->master->open_positions += !position->is_order;
+            continue;
+        }
+        position_remember_only(position);
+    }
+    atomic_store(&r->engine->next_position, last + 1);
+}
+
+/* A follower that the last crash left without a plan: nothing was sent for it. It is written down as
+ * such; a close among them is done again. */
+static void copies_complete(struct tw_record *record)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < record->n_copies; i++)
+        n += record->copies[i].subscription != NULL;
+    if (n < record->n_copies)
+        tw_log(TW_LOG_WARN, "recovery.unplanned", "master=%s event=%s copies=%u next=\"send a snapshot\"",
+               record->master->id, record->event_id, record->n_copies - n);
+    record->n_copies = n; /* plans are written from the first on: what is missing is at the end */
+}
+
+static void record_count(struct tw_record *record)
+{
+    uint32_t sent = 0, done = 0;
+    record->accepted = record->skipped = 0;
+    for (uint32_t i = 0; i < record->n_copies; i++) {
+        struct tw_copy *copy = &record->copies[i];
+        bool is_terminal = copy_is_over(copy);
+        record->skipped += copy->is_skipped;
+        record->accepted += !copy->is_skipped;
+        copy->is_sent_counted = is_terminal || copy->calls > 0;
+        copy->is_done_counted = is_terminal;
+        sent += !copy->is_sent_counted;
+        done += !is_terminal;
+        if (is_terminal)
+            copy->leg = NULL;
+    }
+    atomic_store(&record->pending_sent, sent);
+    atomic_store(&record->pending_done, done);
+    atomic_store(&record->is_durable, true);
+    record->received_mono_ns = tw_mono_ns() - (tw_wall_ns() - record->received_wall_ns);
+}
+
+static uint32_t records_count(struct recovery *r)
+{
+    struct tw_engine *engine = r->engine;
+    uint32_t open = 0;
+    for (struct tw_record *record = engine->history.oldest; record != NULL; record = record->newer) {
+        copies_complete(record);
+        record_count(record);
+        for (uint32_t i = 0; i < record->n_copies; i++) {
+            struct tw_copy *copy = &record->copies[i];
+            copy_id_make(copy, copy->id);
+            copy->has_id = true;
+            index_add(engine, copy);
+            open += !copy_is_over(copy);
+        }
+        if (record->number >= engine->history.next_number)
+            engine->history.next_number = record->number + 1;
+    }
+    return open;
+}
+
+/* ---- What was on its way ---- */
+
+/* The call, if one was made, died with its process; the broker may still be at it until the time-out. */
+static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool asks)
+{
+    struct tw_slot *slot = copy->subscription->slot;
+    struct tw_leg *leg = copy->leg;
+    copy->job.lane = slot->lane;
+    copy->job.key = leg_key(leg);
+    copy->job.job_class = copy->reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
+    leg->jobs++;
+    atomic_fetch_add(&leg->position->busy, 1);
+    tw_record_hold(copy->record);
+    copy->call_deadline_mono_ns =
+        engine->started_mono_ns + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
+    if (copy->state == STATE(SENT) || copy->state == STATE(UNKNOWN) || asks) {
+        copy->state = STATE(UNKNOWN);
+        copy->reason = REASON(NO_CONNECTION);
+        copy->phase = PHASE_LOOKUP;
+        copy->lookups = copy->absences = 0;
+        if (copy->calls == 0) { /* one may have been made after the last thing that was written */
+            copy->last_op = copy->op;
+            copy->leg_ids[0] = 1;
+        }
+    }
+    copy->is_change_queued = true; /* taken up when the journal thread starts */
+    change_push(copy);
+    bool may_withdraw = copy->state == STATE(QUEUED);
+    atomic_store(&copy->may_be_withdrawn, may_withdraw);
+    struct tw_job *job = &copy->job;
+    tw_executor_submit(engine->executor, &job, 1);
+}
+
+static void copies_resume(struct tw_engine *engine, bool asks)
+{
+    for (struct tw_record *record = engine->history.oldest; record != NULL; record = record->newer)
+        for (uint32_t i = 0; i < record->n_copies; i++)
+            if (!copy_is_over(&record->copies[i]) && record->copies[i].leg != NULL &&
+                record->copies[i].subscription->slot->lane != NULL)
+                copy_resume(engine, &record->copies[i], asks);
+}
+
+static void slots_start(struct tw_engine *engine)
+{
+    struct tw_slot *slot, *next;
+    HASH_ITER(hh, engine->slots, slot, next)
+    {
+        struct tw_refusal refusal = {0};
+        if (!slot_start(slot, &refusal))
+            tw_log(TW_LOG_ERROR, "follower.not_started", "follower=%s why=\"%s\"", slot->id, refusal.text);
+        atomic_fetch_add(&engine->n_followers, 1);
+        if (slot->number > engine->next_slot_number)
+            engine->next_slot_number = slot->number;
+    }
+    /* Deleted, but something of it may still be on its way. */
+    for (slot = engine->retired; slot != NULL; slot = slot->retired_next) {
+        struct tw_refusal refusal = {0};
+        if (slot->legs != NULL)
+            (void)slot_start(slot, &refusal);
+        if (slot->number > engine->next_slot_number)
+            engine->next_slot_number = slot->number;
+    }
+}
+
+static void boot_id_read(char ret[40])
+{
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t size = fd >= 0 ? read(fd, ret, 36) : -1;
+    ret[size > 0 ? size : 0] = '\0';
+    if (fd >= 0)
+        close(fd);
+}
+
+static void boot_write(struct tw_engine *engine, const char *boot_id)
+{
+    struct state_out out = {0};
+    state_put_text(&out, boot_id);
+    state_put_text(&out, engine->journal_id);
+    state_put_text(&out, engine->instance_id);
+    state_put_i(&out, engine->started_wall_ns);
+    log_append(engine, STATE_BOOT, &out);
+    state_out_clear(&out);
+}
+
+void recover_seal(struct tw_engine *engine)
+{
+    if (engine->log == NULL)
+        return;
+    struct state_out out = {0};
+    state_put_i(&out, tw_wall_ns());
+    log_append(engine, STATE_SEAL, &out);
+    state_out_clear(&out);
+    (void)tw_journal_sync(engine->log);
+}
+
+static void tables_free(struct recovery *r)
+{
+    struct numbered *const tables[] = {&r->slots, &r->subscriptions, &r->positions, &r->legs, &r->records};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        free(tables[i]->items);
+}
+
+tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct tw_error *error)
+{
+    struct recovery r = {.engine = engine, .error = error};
+    char boot_id[40];
+    const struct tw_journal_options options = {
+        .dir = dir, .syncs = syncs, .replay = on_record, .replay_context = &r};
+    int64_t from_ns = tw_mono_ns();
+    boot_id_read(boot_id);
+    tw_status status = tw_journal_open(&options, &engine->log, error);
+    if (status != TW_OK) {
+        tables_free(&r);
+        return status;
+    }
+    bool is_fresh = tw_journal_appended(engine->log) == 0;
+    engine->asks_first = !is_fresh && !r.is_sealed && strcmp(boot_id, r.boot_id) != 0;
+    for (uint64_t i = 0; i < r.subscriptions.room; i++)
+        if (r.subscriptions.items[i] != NULL)
+            engine->next_subscription = (uint32_t)i;
+    legs_link(&r);
+    positions_count(&r);
+    uint32_t open = records_count(&r);
+    for (const struct tw_active_halt *halt = engine->halts; halt != NULL; halt = halt->next)
+        halt_flags_set(engine, halt);
+    tables_free(&r);
+    boot_write(engine, boot_id);
+    slots_start(engine);
+    copies_resume(engine, !r.is_sealed);
+    tw_log(TW_LOG_INFO, "journal.read",
+           "events=%llu outcomes=%llu copies_open=%u clean_stop=%s ms=%lld",
+           (unsigned long long)r.events, (unsigned long long)r.outcomes, open,
+           is_fresh ? "first_start" : r.is_sealed ? "yes" : "no",
+           (long long)((tw_mono_ns() - from_ns) / TW_NS_PER_MS));
+    return TW_OK;
+}
