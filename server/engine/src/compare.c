@@ -37,7 +37,7 @@ static bool is_believed(const struct tw_slot *slot, const struct tw_held_positio
 {
     for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
         if ((slot->caps.netting && strcmp(leg->listing->instrument.symbol, position->symbol) == 0) ||
-            strcmp(leg->ticket, position->position_id) == 0 ||
+            leg_has_ticket(leg, position->position_id) ||
             (leg->jobs > 0 && strcmp(leg->open_copy_id, position->client_order_id) == 0))
             return true;
     return false;
@@ -61,6 +61,8 @@ static void leg_compare(const struct tw_leg *leg, const struct tw_snapshot *snap
     const struct tw_held_position *there = held_find(snapshot, leg->ticket);
     if (leg->slot->caps.netting && symbol_is_there(snapshot, leg->listing->instrument.symbol))
         return; /* one position for all shares: their sum is compared by nobody but the eye */
+    if (leg->older != NULL && there != NULL && there->volume == leg->ticket_held)
+        return;
     if (leg->jobs > 0 || (there != NULL && there->volume == leg->held))
         return; /* on its way: not a difference yet */
     Tradewake__V1__Drift *drift =
@@ -97,7 +99,10 @@ static void held_add(const struct tw_leg *leg, struct tw_arena *arena,
                      Tradewake__V1__CompareFollowerResponse *ret)
 {
     Tradewake__V1__HeldPosition *held = tw_arena_take(arena, sizeof *held);
-    char **tickets = tw_arena_zero(arena, sizeof *tickets);
+    size_t n_tickets = 1;
+    for (const struct older_ticket *older = leg->older; older != NULL; older = older->next)
+        n_tickets++;
+    char **tickets = tw_arena_zero(arena, n_tickets * sizeof *tickets);
     if (held == NULL || tickets == NULL)
         return;
     tradewake__v1__held_position__init(held);
@@ -111,6 +116,8 @@ static void held_add(const struct tw_leg *leg, struct tw_arena *arena,
     tickets[0] = print(arena, leg->ticket);
     held->broker_position_ids = tickets;
     held->n_broker_position_ids = 1;
+    for (const struct older_ticket *older = leg->older; older != NULL; older = older->next)
+        tickets[held->n_broker_position_ids++] = print(arena, older->id);
     ret->positions[ret->n_positions++] = held;
 }
 
@@ -205,24 +212,29 @@ static void mend_order(struct tw_leg *leg, const struct tw_snapshot *snapshot)
     }
     leg->is_pending = false;
     leg->was_open = true;
-    leg->filled = leg->held = became->volume;
+    leg->filled = leg->held = leg->ticket_held = became->volume;
     memcpy(leg->ticket, became->position_id, sizeof leg->ticket);
 }
 
 static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot)
 {
+    for (struct older_ticket *older = leg->older, *next; older != NULL; older = next) {
+        next = older->next;
+        const struct tw_held_position *other = held_find(snapshot, older->id);
+        leg_ticket_reduce(leg, older->id, other != NULL ? other->volume : 0);
+    }
     const struct tw_held_position *there = held_find(snapshot, leg->ticket);
-    if (there == NULL)
+    if (there == NULL && leg->older == NULL)
         there = position_of_copy(snapshot, leg->open_copy_id); /* renumbered while nobody listened */
     if (there == NULL) {
-        leg_reduce(leg, 0);
+        leg_ticket_reduce(leg, leg->ticket, 0);
         return;
     }
     if (strcmp(leg->ticket, there->position_id) != 0) {
         leg_dirty(leg);
         memcpy(leg->ticket, there->position_id, sizeof leg->ticket);
     }
-    leg_reduce(leg, there->volume);
+    leg_ticket_reduce(leg, leg->ticket, there->volume);
 }
 
 static bool symbol_is_there(const struct tw_snapshot *snapshot, const char *symbol)
@@ -275,7 +287,7 @@ static void leg_adopt(struct tw_leg *leg, const struct tw_held_position *there)
     struct tw_slot *slot = leg->slot;
     leg->is_closed = leg->is_pending = false;
     leg->was_open = true;
-    leg->wanted = leg->filled = leg->held = there->volume;
+    leg->wanted = leg->filled = leg->held = leg->ticket_held = there->volume;
     leg->open_price = there->open_price;
     leg->stop_loss = there->stop_loss == TW_DECIMAL_UNSET ? 0 : there->stop_loss;
     leg->take_profit = there->take_profit == TW_DECIMAL_UNSET ? 0 : there->take_profit;

@@ -189,6 +189,78 @@ void leg_close(struct tw_leg *leg)
         leg->next->previous = leg->previous;
 }
 
+bool leg_has_ticket(const struct tw_leg *leg, const char *ticket)
+{
+    if (strcmp(leg->ticket, ticket) == 0)
+        return true;
+    for (const struct older_ticket *older = leg->older; older != NULL; older = older->next)
+        if (strcmp(older->id, ticket) == 0)
+            return true;
+    return false;
+}
+
+void leg_tickets_clear(struct tw_leg *leg)
+{
+    while (leg->older != NULL) {
+        struct older_ticket *next = leg->older->next;
+        free(leg->older);
+        leg->older = next;
+    }
+}
+
+/* The leg is about to hold another position: the one it has now steps back. */
+static void ticket_push(struct tw_leg *leg)
+{
+    struct older_ticket *older = malloc(sizeof *older);
+    if (older == NULL) /* a position that nobody would close must not come to be */
+        abort();
+    memcpy(older->id, leg->ticket, sizeof older->id);
+    older->held = leg->ticket_held;
+    older->next = leg->older;
+    leg->older = older;
+    leg->ticket_held = 0;
+}
+
+/* Nothing is left under the ticket: the one before it comes forward. */
+static void ticket_pop(struct tw_leg *leg)
+{
+    struct older_ticket *older = leg->older;
+    leg->ticket_held = 0;
+    if (older == NULL)
+        return;
+    memcpy(leg->ticket, older->id, sizeof leg->ticket);
+    leg->ticket_held = older->held;
+    leg->older = older->next;
+    free(older);
+}
+
+void leg_ticket_reduce(struct tw_leg *leg, const char *ticket, tw_decimal volume)
+{
+    if (strcmp(leg->ticket, ticket) == 0) {
+        tw_decimal less = leg->ticket_held - volume;
+        if (less <= 0)
+            return;
+        leg->ticket_held = volume;
+        leg_reduce(leg, leg->held - less);
+        if (volume <= 0 && !leg->is_closed)
+            ticket_pop(leg);
+        return;
+    }
+    for (struct older_ticket **at = &leg->older; *at != NULL; at = &(*at)->next) {
+        struct older_ticket *older = *at;
+        if (strcmp(older->id, ticket) != 0 || older->held <= volume)
+            continue;
+        tw_decimal less = older->held - volume;
+        older->held = volume;
+        if (volume <= 0) {
+            *at = older->next;
+            free(older);
+        }
+        leg_reduce(leg, leg->held - less);
+        return;
+    }
+}
+
 void leg_reduce(struct tw_leg *leg, tw_decimal volume)
 {
     if (leg->is_closed || volume >= leg->held)
@@ -452,7 +524,9 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
     }
     order->op = TW_OP_CLOSE;
     order->type = TW_ORDER_MARKET;
-    order->volume = decision.volume;
+    /* One of its positions after the other, the newest first. */
+    bool is_more = leg->older != NULL && decision.volume > leg->ticket_held;
+    order->volume = is_more ? leg->ticket_held : decision.volume;
     memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
     order->reduce_only = true;
     return GATE_PASS;
@@ -509,6 +583,17 @@ static enum gate gate_protect(struct tw_copy *copy, struct tw_order *order)
     return slot_of(copy)->is_connected ? GATE_PASS : park(copy, REASON(NO_CONNECTION));
 }
 
+/* The leg's positions, newest first; NULL: it has no more. */
+static const char *ticket_at(const struct tw_leg *leg, uint32_t n)
+{
+    const struct older_ticket *older = leg->older;
+    if (n == 0)
+        return leg->ticket;
+    for (uint32_t i = 1; older != NULL && i < n; i++)
+        older = older->next;
+    return older != NULL ? older->id : NULL;
+}
+
 #define FREEZE_POLL_NS (250 * TW_NS_PER_MS)
 
 static bool is_near(tw_decimal price, tw_decimal stop, tw_decimal distance)
@@ -547,7 +632,7 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
     bool same_stop_loss = order->stop_loss == TW_DECIMAL_UNSET || order->stop_loss == leg->stop_loss;
     bool same_take_profit = order->take_profit == TW_DECIMAL_UNSET ||
                             order->take_profit == leg->take_profit;
-    if (same_stop_loss && same_take_profit)
+    if (same_stop_loss && same_take_profit && copy->tickets_done == 0)
         return end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_CHANGE));
 
     copy->reduces_risk = tw_stops_tighten(leg->side, leg->stop_loss, leg->take_profit,
@@ -568,7 +653,7 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         return park(copy, REASON(INVALID_STOPS));
     }
     if (!slot_of(copy)->caps.netting)
-        memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
+        memcpy(order->position_id, ticket_at(leg, copy->tickets_done), sizeof leg->ticket);
     return gate_reduce(copy);
 }
 
@@ -798,6 +883,10 @@ static void tell_keep(struct tw_copy *copy, const struct tw_ack *ack)
 static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
 {
     struct tw_leg *leg = copy->leg;
+    bool is_other = ack->position_id[0] != '\0' && strcmp(ack->position_id, leg->ticket) != 0;
+    if (is_other && leg->ticket_held > 0 && !leg->slot->caps.netting)
+        ticket_push(leg);
+    leg->ticket_held += ack->filled_volume;
     leg->filled += ack->filled_volume;
     leg->held += ack->filled_volume;
     leg->was_open = true;
@@ -818,8 +907,11 @@ static void apply_close(struct tw_copy *copy, const struct tw_ack *ack)
         leg->listing->open_volume -= closed;
     if (ack->remainder_position_id[0] != '\0')
         memcpy(leg->ticket, ack->remainder_position_id, sizeof leg->ticket);
+    leg->ticket_held -= closed < leg->ticket_held ? closed : leg->ticket_held;
     if (leg->held <= 0)
         leg_close(leg);
+    else if (leg->ticket_held == 0)
+        ticket_pop(leg);
 }
 
 static void apply_place(struct tw_copy *copy, const struct tw_ack *ack)
@@ -850,6 +942,15 @@ static void apply_stops(struct tw_leg *leg, const struct tw_order *order)
         }
 }
 
+/* One of its positions is not there any more; with the last one the leg is closed. */
+static void leg_ticket_gone(struct tw_leg *leg, const char *ticket)
+{
+    if (leg->older == NULL || ticket[0] == '\0')
+        leg_close(leg);
+    else
+        leg_ticket_reduce(leg, ticket, 0);
+}
+
 /* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
  * netting account, a cancel or late stops is not what the copy is. */
 static void apply(struct tw_copy *copy, const struct flight *flight)
@@ -875,7 +976,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         if (holds)
             apply_stops(leg, order);
         else if (is_gone)
-            leg_close(leg);
+            leg_ticket_gone(leg, order->position_id);
         return;
     case TW_OP_MODIFY_ORDER:
         return;
@@ -892,7 +993,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     else if (!is_opening && executed)
         apply_close(copy, ack);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
-        leg_close(leg);
+        leg_ticket_gone(leg, order->position_id);
 }
 
 static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)
@@ -926,10 +1027,12 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
 enum { CANCELS_LOST_MAX = 3 };
 #define CANCEL_AGAIN_NS (100 * TW_NS_PER_MS)
 
+/* The second order has leg 1; further ones of a leg with many tickets count on from there. */
 static void next_order(struct tw_copy *copy)
 {
+    copy->id_attempt = copy->order_leg == 0 ? 0 : (uint8_t)(copy->id_attempt + 1);
     copy->order_leg = 1;
-    copy->id_attempt = copy->adapter_attempt = 0;
+    copy->adapter_attempt = 0;
 }
 
 /* The cancel found nothing: the order has just filled (then what it became is closed, as soon as the
@@ -966,8 +1069,14 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
         return true;
     }
     bool is_trade = copy->op == TW_OP_OPEN || copy->op == TW_OP_CLOSE;
-    if (slot_of(copy)->caps.netting && is_trade && ack->outcome == TW_OUTCOME_DONE &&
-        copy->filled < copy->volume) {
+    bool has_more = slot_of(copy)->caps.netting ? is_trade : copy->op == TW_OP_CLOSE && !copy->leg->is_closed;
+    bool is_next_ticket = copy->op == TW_OP_MODIFY && !copy->leg->is_closed &&
+                          ticket_at(copy->leg, copy->tickets_done + 1u) != NULL;
+    if (is_next_ticket)
+        copy->tickets_done++;
+    if (is_next_ticket || (has_more && (ack->outcome == TW_OUTCOME_DONE ||
+                                        ack->outcome == TW_OUTCOME_NOT_FOUND) &&
+                           copy->filled < copy->volume)) {
         next_order(copy);
         *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED), .same_id_again = true};
         return true;

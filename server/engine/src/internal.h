@@ -118,6 +118,13 @@ struct tw_subscription {
 
 enum position_state { POSITION_OPEN, POSITION_CLOSED, POSITION_MARK /* closed before it was opened */ };
 
+/* A hedging account makes a position of its own of every order: what a leg was increased by before. */
+struct older_ticket {
+    struct older_ticket *next;
+    char id[TW_BROKER_ID_BYTES];
+    tw_decimal held;
+};
+
 /* One follower's share of one master position. Guarded by the slot's mutex. */
 struct tw_leg {
     uint64_t number; /* rises over all legs */
@@ -139,6 +146,8 @@ struct tw_leg {
     tw_decimal open_price;
     tw_decimal stop_loss, take_profit; /* at the broker, as believed; 0 = none */
     char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now; the order's while is_pending */
+    tw_decimal ticket_held;      /* of held, under this ticket; hedging accounts */
+    struct older_ticket *older;  /* the rest of it, newest first */
     char open_copy_id[TW_COPY_ID_BYTES]; /* once its first call was made */
     struct tw_copy *unsent_modify; /* the latest change that has not been sent */
     struct tw_copy *applied;        /* copies whose answers changed it and are not written yet */
@@ -256,6 +265,7 @@ struct tw_copy {
     uint8_t order_leg;   /* netting: 1 once the first of two orders is done */
     uint8_t leg_ids[2];  /* client order ids sent so far, by order leg */
     bool is_protecting;  /* open; its stops are being placed after it */
+    uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
     uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
     uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
     bool is_full_close, reduces_risk;
@@ -457,6 +467,10 @@ void applied_forget(struct tw_copy *copy);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */
 void leg_close(struct tw_leg *leg);
 void leg_reduce(struct tw_leg *leg, tw_decimal volume);
+bool leg_has_ticket(const struct tw_leg *leg, const char *ticket);
+/* The broker says how much is left under one of its tickets; renamed: under which one now. */
+void leg_ticket_reduce(struct tw_leg *leg, const char *ticket, tw_decimal volume);
+void leg_tickets_clear(struct tw_leg *leg);
 const char *copy_action_word(copy_action action);
 
 enum { SEQUENCES_AHEAD_MAX = 1024, BATCH_PLACES = 65536 };

@@ -262,6 +262,7 @@ static struct tw_leg *leg_read(struct recovery *r, struct state_in *in, struct t
         slot_hold(slot);
     }
     state_get_leg(in, leg != NULL ? leg : &ignored); /* of what has been forgotten: only read past */
+    leg_tickets_clear(&ignored);
     uint64_t n_applied = state_get_u(in);
     for (uint64_t i = 0; i < n_applied && !in->failed; i++) {
         struct tw_copy *copy;

@@ -47,7 +47,10 @@ void position_free(struct tw_position *position)
     while (position->blocks != NULL) {
         struct tw_leg_block *next = position->blocks->next;
         for (uint32_t i = 0; i < position->blocks->n_legs; i++)
+        {
+            leg_tickets_clear(&position->blocks->legs[i]);
             slot_release(position->blocks->legs[i].slot);
+        }
         free(position->blocks);
         position->blocks = next;
     }

@@ -60,7 +60,7 @@ static void on_account(void *context, const struct tw_account *account)
 static struct tw_leg *leg_by_ticket(const struct tw_slot *slot, const char *ticket)
 {
     for (struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
-        if (strcmp(leg->ticket, ticket) == 0)
+        if (leg_has_ticket(leg, ticket))
             return leg;
     return NULL;
 }
@@ -86,14 +86,16 @@ static void hedged_position(struct tw_slot *slot, const struct tw_held_position 
                                                           : NULL;
     if (leg == NULL && position->from_position_id[0] != '\0') {
         leg = leg_by_ticket(slot, position->from_position_id);
-        if (leg != NULL)
+        if (leg != NULL && strcmp(leg->ticket, position->from_position_id) == 0) {
+            leg_dirty(leg);
             memcpy(leg->ticket, position->position_id, sizeof leg->ticket);
+        }
     }
     if (leg == NULL || leg->is_pending)
         return;
     leg->stop_loss = position->stop_loss == TW_DECIMAL_UNSET ? 0 : position->stop_loss;
     leg->take_profit = position->take_profit == TW_DECIMAL_UNSET ? 0 : position->take_profit;
-    leg_reduce(leg, position->volume);
+    leg_ticket_reduce(leg, position->position_id, position->volume);
 }
 
 static void on_position(void *context, const struct tw_held_position *position, tw_reason reason)
@@ -127,7 +129,7 @@ static void on_order_gone(void *context, const char *order_id, const char *clien
     } else if (leg != NULL && leg->filled == 0) {
         leg->is_pending = false;
         leg->was_open = true;
-        leg->filled = leg->held = leg->wanted;
+        leg->filled = leg->held = leg->ticket_held = leg->wanted;
         snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
     }
     pthread_mutex_unlock(&slot->mutex);

@@ -123,13 +123,13 @@ void state_get_text(struct state_in *in, char *ret, size_t size)
     U(planned_ns) U(journaled_ns) U(started_ns) U(called_ns) U(answered_ns) U(held_ns)               \
     U(threads_at_start) U(threads_created) U(queue_depth)                                            \
     U(calls) U(adapter_attempt) U(id_attempt) U(order_leg) U(leg_ids[0]) U(leg_ids[1]) U(last_op)    \
-    U(is_full_close) U(reduces_risk) U(is_skipped) U(is_protecting)                                  \
+    U(tickets_done) U(is_full_close) U(reduces_risk) U(is_skipped) U(is_protecting)                                  \
     U(n_remarks) U(remarks[0]) U(remarks[1]) U(remarks[2]) U(remarks[3])
 
 #define LEG_FIELDS(U, I)                                                                             \
     U(side) U(order_type) U(is_from_order) U(is_reversed) U(ignores_stop_loss)                       \
     U(ignores_take_profit) U(is_pending) U(is_closed) U(was_open) U(is_close_planned)                \
-    I(wanted) I(filled) I(held) I(open_price) I(stop_loss) I(take_profit)
+    I(wanted) I(filled) I(held) I(open_price) I(stop_loss) I(take_profit) I(ticket_held)
 
 #define POSITION_FIELDS(U, I)                                                                        \
     U(state) I(initial) I(remaining) I(observed_wall_ns) I(opened_wall_ns)
@@ -203,6 +203,14 @@ void state_put_leg(struct state_out *out, const struct tw_leg *thing)
     LEG_FIELDS(PUT_U, PUT_I)
     state_put_text(out, thing->ticket);
     state_put_text(out, thing->open_copy_id);
+    uint32_t n_older = 0;
+    for (const struct older_ticket *older = thing->older; older != NULL; older = older->next)
+        n_older++;
+    state_put_u(out, n_older);
+    for (const struct older_ticket *older = thing->older; older != NULL; older = older->next) {
+        state_put_text(out, older->id);
+        state_put_i(out, older->held);
+    }
     uint32_t n_applied = 0;
     for (const struct tw_copy *copy = thing->applied; copy != NULL; copy = copy->next_applied)
         n_applied++;
@@ -228,6 +236,20 @@ void state_get_leg(struct state_in *in, struct tw_leg *thing)
     LEG_FIELDS(GET_U, GET_I)
     state_get_text(in, thing->ticket, sizeof thing->ticket);
     state_get_text(in, thing->open_copy_id, sizeof thing->open_copy_id);
+    leg_tickets_clear(thing);
+    struct older_ticket **at = &thing->older;
+    uint64_t n_older = state_get_u(in);
+    for (uint64_t i = 0; i < n_older && !in->failed; i++) {
+        struct older_ticket *older = calloc(1, sizeof *older);
+        if (older == NULL) {
+            in->failed = true;
+            return;
+        }
+        state_get_text(in, older->id, sizeof older->id);
+        older->held = state_get_i(in);
+        *at = older;
+        at = &older->next;
+    }
 }
 
 /* ---- Positions ---- */
