@@ -36,7 +36,8 @@ static tw_status directory_make(const char *dir, struct tw_error *error)
 {
     if (mkdir(dir, 0750) == 0 || errno == EEXIST)
         return TW_OK;
-    return segment_io_error(error, -errno, "cannot make", dir);
+    (void)segment_io_error(error, -errno, "cannot make", dir);
+    return TW_IO;
 }
 
 /* The directory's own name is in its parent; also when the one who made it was stopped right after.

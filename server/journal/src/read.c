@@ -61,7 +61,7 @@ static tw_status judge_bad_place(struct log_reading *reading, uint32_t at,
 static tw_status judge_oldest(struct log_reading *reading, const struct segment_end *end,
                               struct tw_error *error)
 {
-    uint32_t number = reading->list.numbers[0];
+    uint32_t number = reading->list.numbers[reading->first];
     const struct segment_image *image = &reading->image;
     bool is_empty =
         image->size <= SEGMENT_HEADER_BYTES ||
@@ -77,7 +77,7 @@ static tw_status judge_oldest(struct log_reading *reading, const struct segment_
         set_verdict(reading, VERDICT_TORN, number, 0, "part of the first header");
     else
         set_verdict(reading, VERDICT_WHOLE, number, 0, "a log that was never begun");
-    return judge_later(reading, 0, error);
+    return judge_later(reading, reading->first, error);
 }
 
 static tw_status judge_not_begun(struct log_reading *reading, uint32_t at,
@@ -85,7 +85,7 @@ static tw_status judge_not_begun(struct log_reading *reading, uint32_t at,
 {
     uint32_t number = reading->list.numbers[at];
 
-    if (at == 0)
+    if (at == reading->first)
         return judge_oldest(reading, end, error);
     if (end->found == FOUND_CHAIN) {
         set_verdict(reading, VERDICT_DAMAGE, number, 0,
@@ -100,8 +100,26 @@ static tw_status judge_not_begun(struct log_reading *reading, uint32_t at,
     return judge_later(reading, at, error);
 }
 
-/* One segment, up to its end or its bad place. Beside a writer, the end of the file is read while
- * it grows, and looks torn; read again, a bad place that is only that has moved. */
+/* Beside a writer: what has been added to the current segment since it was read. */
+static tw_status read_added(struct log_reading *reading, bool *ret_is_more, struct tw_error *error)
+{
+    struct segment_read_options options = {
+        .each = reading->each, .context = reading->context, .from = reading->current_end};
+    struct segment_end end;
+
+    tw_status status = load(reading, reading->current, error);
+    if (status == TW_OK)
+        status = segment_read(&reading->image, &reading->chain, &options, &end, error);
+    if (status != TW_OK)
+        return status;
+    *ret_is_more = end.offset > reading->current_end;
+    reading->current_end = end.offset;
+    return TW_OK;
+}
+
+/* One segment, up to its end or its bad place. Beside a writer, a file that grows while it is read
+ * looks torn, and a segment that is begun after the one before it was read does not follow it. Read
+ * again, the bad place has moved; one that stays is bad. */
 static tw_status read_records(struct log_reading *reading, uint32_t number,
                               struct segment_end *ret_end, struct tw_error *error)
 {
@@ -110,14 +128,18 @@ static tw_status read_records(struct log_reading *reading, uint32_t number,
 
     for (;;) {
         tw_status status = load(reading, number, error);
-        if (status != TW_OK)
+        if (status == TW_OK)
+            status = segment_read(&reading->image, &reading->chain, &options, ret_end, error);
+        if (status != TW_OK || !reading->is_live || ret_end->found == FOUND_ZEROS)
             return status;
-        status = segment_read(&reading->image, &reading->chain, &options, ret_end, error);
-        if (status != TW_OK || !reading->is_live || ret_end->found == FOUND_ZEROS ||
-            ret_end->offset == bad_offset)
-            return status;
+
+        bool is_more = ret_end->offset != bad_offset;
         bad_offset = ret_end->offset;
         options.from = ret_end->is_begun ? ret_end->offset : 0;
+        if (!ret_end->is_begun && ret_end->found == FOUND_CHAIN && reading->current != 0)
+            status = read_added(reading, &is_more, error);
+        if (status != TW_OK || !is_more)
+            return status;
     }
 }
 
@@ -164,14 +186,16 @@ tw_status log_read(struct log_reading *reading, struct tw_error *error)
         return TW_OK;
     }
 
-    uint32_t begin = 0;
-    while (begin + 1 < reading->list.count && reading->list.numbers[begin] < reading->from_segment)
-        begin++;
+    while (reading->first + 1 < reading->list.count &&
+           reading->list.numbers[reading->first] < reading->from_segment)
+        reading->first++;
 
     bool is_last = false;
-    for (uint32_t i = begin; i < reading->list.count && !is_last; i++) {
+    for (uint32_t i = reading->first; i < reading->list.count && !is_last; i++) {
         status = read_one(reading, i, &is_last, error);
-        if (status != TW_OK)
+        if (status == TW_NOT_FOUND && reading->is_live && i == reading->first)
+            reading->first++; /* forgotten since it was listed */
+        else if (status != TW_OK)
             return status;
     }
     return TW_OK;

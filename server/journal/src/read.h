@@ -24,6 +24,7 @@ struct log_reading {
 
     /* The rest is found. */
     struct segment_list list;
+    uint32_t first; /* in the list: where reading begins */
     struct segment_image image;
     struct segment_chain chain;
 
@@ -43,7 +44,7 @@ struct log_reading {
 };
 
 /* Reads everything, up to the first bad place. TW_OK whatever the verdict.
- * Fails: TW_IO, TW_NO_MEMORY, or what each() said.
+ * Fails: TW_NOT_FOUND, TW_IO, TW_NO_MEMORY, or what each() said.
  * Owns: *reading, with log_reading_clear(), also on failure. */
 tw_status log_read(struct log_reading *reading, struct tw_error *error);
 void log_reading_clear(struct log_reading *reading);

@@ -28,6 +28,9 @@ tw_status segment_io_error(struct tw_error *error, int result, const char *what,
             "journal: %s %s: not allowed (%s): the directory must be on a writable disk "
             "and belong to the user that runs the server",
             what, path, strerror(-result));
+    case ENOENT:
+        return tw_error_set(error, TW_NOT_FOUND, "journal: %s %s: %s", what, path,
+                            strerror(-result));
     default:
         return tw_error_set(error, TW_IO, "journal: %s %s: %s", what, path, strerror(-result));
     }

@@ -17,7 +17,7 @@ struct segment_list {
     uint32_t count;
 };
 
-/* Fails: TW_IO, TW_NO_MEMORY. Owns: *ret_list, with segment_list_clear(). */
+/* Fails: TW_NOT_FOUND, TW_IO, TW_NO_MEMORY. Owns: *ret_list, with segment_list_clear(). */
 tw_status segment_list_read(const char *dir, struct segment_list *ret_list, struct tw_error *error);
 void segment_list_clear(struct segment_list *list);
 
@@ -34,7 +34,7 @@ struct segment_image {
     uint32_t number;
 };
 
-/* Fails: TW_IO, TW_NO_MEMORY, TW_INVALID (larger than any segment). */
+/* Fails: TW_NOT_FOUND, TW_IO, TW_NO_MEMORY, TW_INVALID (larger than any segment). */
 tw_status segment_image_load(struct segment_image *image, const struct tw_journal_disk *disk,
                              const char *dir, uint32_t number, struct tw_error *error);
 void segment_image_clear(struct segment_image *image);
@@ -78,7 +78,8 @@ uint64_t segment_claims(const struct segment_image *image, uint32_t salt, uint64
 /* For people: "zeros where a record should be, and more behind them". Static. */
 const char *found_words(enum found found);
 
-/* Fails with the words for -errno at a path: a full disk and a read-only one have their own. */
+/* Fails with the words for -errno at a path: a full disk and a read-only one have their own.
+ * TW_NOT_FOUND for ENOENT, else TW_IO. */
 tw_status segment_io_error(struct tw_error *error, int result, const char *what, const char *path);
 
 #endif

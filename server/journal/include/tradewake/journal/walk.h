@@ -37,8 +37,8 @@ typedef tw_status tw_journal_walk_fn(void *context, const struct tw_journal_entr
 
 /* from_segment: records of earlier ones are left out; 0 = from the oldest on.
  * Thread: any.  Blocks: as long as reading takes.
- * Fails: TW_NOT_FOUND (no segment at all), TW_IO, TW_NO_MEMORY, or what each() said. A problem in
- * the log is no failure. */
+ * Fails: TW_NOT_FOUND (no segment at all, or one was removed under it), TW_IO, TW_NO_MEMORY, or
+ * what each() said. A problem in the log is no failure. */
 TW_MUST_CHECK tw_status tw_journal_walk(const char *dir, uint32_t from_segment,
                                         tw_journal_walk_fn *each, void *context,
                                         struct tw_error *error);
