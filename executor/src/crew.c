@@ -34,6 +34,8 @@ enum {
     WAKE_AGAIN_BELOW = 8,
     /* From so many jobs on that nobody has taken yet, a single job goes to another core. */
     BACKLOG = 4,
+    /* From so many on, a group that has nothing left to do takes half of them, at most a portion. */
+    STEAL_FROM = 8,
 };
 
 static _Thread_local struct worker *this_worker;
@@ -63,7 +65,7 @@ static void move_jobs(struct queue *queue, uint32_t index, struct job_list *from
 {
     for (uint32_t i = 0; i < n; i++) {
         struct tw_job *job = job_list_take(from);
-        job->group = index;
+        job_group_set(job, index);
         job_state_set(job, JOB_QUEUED);
         job_list_append(&queue->of_class[job_class], job);
     }
@@ -387,6 +389,50 @@ static void idle_set(struct worker *worker, bool is_idle)
         atomic_store_explicit(&worker->group->idle, idle - 1, memory_order_relaxed);
 }
 
+/* The group with the most jobs that nobody has taken yet; NULL when none is worth the way. */
+static struct group *busiest_other(const struct group *mine)
+{
+    struct crew *crew = mine->crew;
+    struct group *busiest = NULL;
+    uint32_t most = STEAL_FROM - 1;
+    for (uint32_t g = 0; g < crew->n_groups; g++) {
+        uint32_t count = atomic_load_explicit(&crew->groups[g].queue.count, memory_order_relaxed);
+        if (count > most && &crew->groups[g] != mine) {
+            busiest = &crew->groups[g];
+            most = count;
+        }
+    }
+    return busiest;
+}
+
+/* The group has nothing left to do while another one's core is behind, because something else runs
+ * there: the submitter, an rpc thread. Takes half of what waits there. Both locks, the lower index
+ * first. Returns how many workers of the group are to be woken. */
+static uint32_t steal(struct group *mine, struct group *theirs)
+{
+    struct group *low = mine->index < theirs->index ? mine : theirs;
+    struct group *high = low == mine ? theirs : mine;
+    pthread_mutex_lock(&low->queue.lock);
+    pthread_mutex_lock(&high->queue.lock);
+    uint32_t n = (atomic_load_explicit(&theirs->queue.count, memory_order_relaxed) + 1) / 2;
+    uint32_t room = atomic_load_explicit(&mine->idle, memory_order_relaxed) -
+                    atomic_load_explicit(&mine->queue.count, memory_order_relaxed);
+    n = n < room ? n : room;
+    n = n < WAKE_PORTION ? n : WAKE_PORTION;
+    count_change(&theirs->queue.count, 0 - n);
+    for (int c = 0; c < CLASSES && n > 0; c++) {
+        struct job_list *from = &theirs->queue.of_class[c];
+        uint32_t part = from->count < n ? from->count : n;
+        move_jobs(&mine->queue, mine->index, from, c, part);
+        n -= part;
+    }
+    atomic_fetch_add_explicit(&mine->epoch, 1, memory_order_relaxed);
+    uint32_t due = wakes_due(mine);
+    pthread_mutex_unlock(&high->queue.lock);
+    pthread_mutex_unlock(&low->queue.lock);
+    return due;
+}
+
 /* Waits for the worker's next job. NULL: the crew stops. */
 static struct tw_job *worker_take(struct worker *worker)
 {
@@ -404,8 +450,18 @@ static struct tw_job *worker_take(struct worker *worker)
         looked(worker);
         if (due > 0)
             futex_wake(&group->epoch, due);
+        struct group *behind = NULL;
+        if (atomic_load_explicit(&group->queue.count, memory_order_relaxed) <= 1)
+            behind = busiest_other(group);
+        if (behind != NULL) {
+            due = steal(group, behind);
+            if (due > 0)
+                futex_wake(&group->epoch, due);
+        }
         if (job != NULL)
             return job;
+        if (behind != NULL)
+            continue;
 
         if (atomic_load_explicit(&crew->quit, memory_order_relaxed))
             return NULL;

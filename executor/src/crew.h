@@ -4,8 +4,8 @@
  *           \--> [overflow]         : jobs that no idle worker was left for
  *   crew_wake -> leader of the group -> its workers;  spawner -> late workers
  *
- * Locks, in the order in which two may be held at once: lane, group, overflow. A leader takes none
- * of them: it reads atomics and wakes. */
+ * Locks, in the order in which two may be held at once: lane, group (the lower index first),
+ * overflow. A leader takes none of them: it reads atomics and wakes. */
 #ifndef TW_EXECUTOR_CREW_H
 #define TW_EXECUTOR_CREW_H
 

@@ -447,11 +447,25 @@ typedef bool match_fn(struct tw_job *job, void *context);
 
 static struct queue *queue_of(struct tw_executor *executor, const struct tw_job *job)
 {
-    if (job->group < QUEUE_OVERFLOW)
-        return &executor->crew.groups[job->group].queue;
-    if (job->group == QUEUE_OVERFLOW)
+    uint32_t group = job_group_get(job);
+    if (group < QUEUE_OVERFLOW)
+        return &executor->crew.groups[group].queue;
+    if (group == QUEUE_OVERFLOW)
         return &executor->crew.overflow;
-    return &executor->ports[job->group - QUEUE_PORTS].queue;
+    return &executor->ports[group - QUEUE_PORTS].queue;
+}
+
+/* The locked queue of a job that was QUEUED a moment ago: the job may have moved to another one while
+ * this thread waited for the lock. */
+static struct queue *queue_lock(struct tw_executor *executor, const struct tw_job *job)
+{
+    for (;;) {
+        struct queue *queue = queue_of(executor, job);
+        pthread_mutex_lock(&queue->lock);
+        if (queue == queue_of(executor, job))
+            return queue;
+        pthread_mutex_unlock(&queue->lock);
+    }
 }
 
 /* A job in a queue may be taken by a worker at any moment; under the queue's lock it stays, so match
@@ -459,8 +473,7 @@ static struct queue *queue_of(struct tw_executor *executor, const struct tw_job 
 static bool queued_job_withdraw(struct tw_executor *executor, struct tw_job *job, match_fn *match,
                                 void *context)
 {
-    struct queue *queue = queue_of(executor, job);
-    pthread_mutex_lock(&queue->lock);
+    struct queue *queue = queue_lock(executor, job);
     bool is_ours = job_state_get(job) == JOB_QUEUED && match(job, context);
     if (is_ours)
         queue_remove(queue, job);

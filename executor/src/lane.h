@@ -38,6 +38,18 @@ static inline enum job_state job_state_get(const struct tw_job *job)
     return (enum job_state)__atomic_load_n(&job->state, __ATOMIC_ACQUIRE);
 }
 
+/* The queue that the job stands in. Changes under the locks of both queues, so it stands still under
+ * the lock of the one that it names. */
+static inline void job_group_set(struct tw_job *job, uint32_t group)
+{
+    __atomic_store_n(&job->group, group, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t job_group_get(const struct tw_job *job)
+{
+    return __atomic_load_n(&job->group, __ATOMIC_RELAXED);
+}
+
 struct tw_lane {
     /* Set by tw_lane_new(), then read-only: any thread. */
     struct tw_executor *executor;

@@ -8,6 +8,7 @@
  * it in the middle of that. Jobs are from the heap and freed as soon as they are back, so a sanitizer
  * sees whoever touches one too long. */
 #include <tradewake/base/clock.h>
+#include <tradewake/base/limits.h>
 #include <tradewake/executor/executor.h>
 #include <tradewake/executor/reactor.h>
 
@@ -25,10 +26,10 @@ enum {
     SUBMITTERS = 3,
     LANES = 10,
     LANES_ON_REACTOR = 4, /* the first ones */
-    LANES_THAT_CHANGE = 2, /* the last ones: their max_parallel moves, so it is not checked */
+    LANES_THAT_CHANGE = 3, /* the last ones: their max_parallel moves, so it is not checked */
     KEYS = 6,             /* of a submitter in a lane; key 0 is one of them */
-    OUT_MAX = 400,        /* of a submitter */
-    BATCH_MAX = 24,
+    OUT_MAX = 600,        /* of a submitter */
+    BATCH_MAX = 64,
     PARKED_MAX = 64,
     ROUND_MS = 330,
 };
@@ -263,7 +264,7 @@ static void *grower_main(void *arg)
         if (tw_executor_prepare(executor, 1 + (uint32_t)(random_next(&state) % 48), NULL) == TW_OK)
             atomic_fetch_add(&grown, 1);
         struct tw_lane *lane = lanes[LANES - 1 - random_next(&state) % LANES_THAT_CHANGE].lane;
-        tw_lane_parallel_set(lane, 1 + (uint32_t)(random_next(&state) % 8));
+        tw_lane_parallel_set(lane, 1 + (uint32_t)(random_next(&state) % TW_PARALLEL_MAX));
         struct tw_executor_status status;
         tw_executor_status_get(executor, &status);
         nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
@@ -314,8 +315,10 @@ static void lanes_make(struct lane_watch *all, uint64_t *state)
 static void round_run(uint64_t *state)
 {
     struct tw_error error = {0};
-    const struct tw_executor_options options = {.threads_ready = 4,
-                                                .threads_max = 64,
+    /* Few threads: late ones, the cap, the overflow. Many: portions of wakes, and stealing. */
+    bool is_large = random_next(state) % 2 == 0;
+    const struct tw_executor_options options = {.threads_ready = is_large ? 200 : 4,
+                                                .threads_max = is_large ? 256 : 64,
                                                 .groups = 1 + (uint32_t)(random_next(state) % 3),
                                                 .pinned = random_next(state) % 2 == 0};
     if (tw_executor_start(&options, &executor, &error) != TW_OK ||
