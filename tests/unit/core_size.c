@@ -350,6 +350,25 @@ Test(core_size, every_mode_gives_the_volume_or_the_reason)
     }
 }
 
+Test(core_size, an_account_with_a_suffix_has_its_pairs_with_it)
+{
+    const struct size_case balance = {"balance", MODE(BALANCE), .own_money = "USD 6000 1 1",
+                                      .master_money = "EUR 5000 1 1"};
+    struct fixture f;
+    case_open(&balance, &f);
+    cr_expect_eq(plan_now(&f).reason, REASON(MISSING_ACCOUNT));
+    quote(&f, "EURUSD.r", "1.2", "1.2");
+    cr_expect_eq(plan_now(&f).reason, REASON(MISSING_ACCOUNT), "of another account, maybe");
+
+    f.follower.symbol_suffix = ".r";
+    struct tw_instrument eurusd = instrument_of("EURUSD.r");
+    tell(&f, &eurusd);
+    cr_expect_eq(plan_now(&f).volume, dec("1"));
+
+    f.follower.symbol_suffix = "";
+    fixture_close(&f);
+}
+
 Test(core_size, what_was_wanted_is_told_before_rounding)
 {
     const struct size_case third = {"a third", .multiplier = "0.33333333", .volume = "0.1",
