@@ -34,17 +34,19 @@ static bool rate_of(const struct tw_listing *listing, bool is_inverse, struct ra
     return true;
 }
 
-/* The account's listing of a pair, by its plain name or with the follower's suffix; NULL: none. */
-static const struct tw_listing *find_pair(const struct tw_follower_view *view, const char *from,
-                                          const char *to)
+/* By a pair of the account's, under its plain name or with the follower's suffix. False: no such
+ * quote. */
+static bool rate_of_pair(const struct tw_follower_view *view, const char *base, const char *counter,
+                         bool is_inverse, struct rate *ret)
 {
     char pair[2 * sizeof view->account->currency + TW_SYMBOL_BYTES];
-    snprintf(pair, sizeof pair, "%s%s", from, to);
-    const struct tw_listing *listing = tw_market_find(view->market, pair);
-    if (listing != NULL || view->follower->symbol_suffix[0] == '\0')
-        return listing;
-    snprintf(pair, sizeof pair, "%s%s%s", from, to, view->follower->symbol_suffix);
-    return tw_market_find(view->market, pair);
+    snprintf(pair, sizeof pair, "%s%s", base, counter);
+    if (rate_of(tw_market_find(view->market, pair), is_inverse, ret))
+        return true;
+    if (view->follower->symbol_suffix[0] == '\0')
+        return false;
+    snprintf(pair, sizeof pair, "%s%s%s", base, counter, view->follower->symbol_suffix);
+    return rate_of(tw_market_find(view->market, pair), is_inverse, ret);
 }
 
 /* The exact mid of the account's pair, else one over the mid of the inverse. False: no such quote.
@@ -56,8 +58,7 @@ static bool rate_find(const struct tw_follower_view *view, const char *from, con
         *ret = (struct rate){1, 1, NULL, false};
         return true;
     }
-    return rate_of(find_pair(view, from, to), false, ret) ||
-           rate_of(find_pair(view, to, from), true, ret);
+    return rate_of_pair(view, from, to, false, ret) || rate_of_pair(view, to, from, true, ret);
 }
 
 enum { RATE_BYTES = TW_DECIMAL_TEXT_BYTES + TW_SYMBOL_BYTES + 8 };
