@@ -1320,6 +1320,22 @@ void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk)
     atomic_fetch_add_explicit(&leg->position->busy, 1, memory_order_relaxed);
 }
 
+void copy_ask_first(struct tw_copy *copy)
+{
+    struct tw_engine *engine = copy->record->engine;
+    copy->call_deadline_mono_ns =
+        engine->started_mono_ns + (int64_t)slot_of(copy)->caps.call_timeout_ms * TW_NS_PER_MS;
+    copy->state = STATE(UNKNOWN);
+    copy->reason = REASON(NO_CONNECTION);
+    copy->phase = PHASE_LOOKUP;
+    copy->lookups = copy->absences = 0;
+    atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
+    if (copy->calls > 0)
+        return;
+    copy->last_op = copy->op;
+    copy->leg_ids[0] = 1;
+}
+
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason)
 {
     copy->state = (uint8_t)state;

@@ -47,6 +47,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
     engine->history.next_number = 1;
     engine->journal.batches = 1;
+    atomic_init(&engine->journal.last_change_id, 1); /* never 0: that means "from now on" */
 
     tw_status status = TW_OK;
     if (!random_id(engine->instance_id) || !random_id(engine->journal_id)) {

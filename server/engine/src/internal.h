@@ -454,6 +454,8 @@ uint32_t master_close_legs(struct tw_master *master, const struct tw_slot *slot,
 void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription);
 void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
+/* It may have been sent before: the broker is asked before anything is. */
+void copy_ask_first(struct tw_copy *copy);
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);
 void record_wake(struct tw_record *record);

@@ -585,22 +585,11 @@ static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool ask
     leg->jobs++;
     atomic_fetch_add(&leg->position->busy, 1);
     tw_record_hold(copy->record);
-    copy->call_deadline_mono_ns =
-        engine->started_mono_ns + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
-    if (copy->state == STATE(SENT) || copy->state == STATE(UNKNOWN) || asks) {
-        copy->state = STATE(UNKNOWN);
-        copy->reason = REASON(NO_CONNECTION);
-        copy->phase = PHASE_LOOKUP;
-        copy->lookups = copy->absences = 0;
-        if (copy->calls == 0) { /* one may have been made after the last thing that was written */
-            copy->last_op = copy->op;
-            copy->leg_ids[0] = 1;
-        }
-    }
+    if (copy->state == STATE(SENT) || copy->state == STATE(UNKNOWN) || asks)
+        copy_ask_first(copy); /* a call may have been made after the last thing that was written */
     copy->is_change_queued = true; /* taken up when the journal thread starts */
     change_push(copy);
-    bool may_withdraw = copy->state == STATE(QUEUED);
-    atomic_store(&copy->may_be_withdrawn, may_withdraw);
+    atomic_store(&copy->may_be_withdrawn, copy->state == STATE(QUEUED));
     struct tw_job *job = &copy->job;
     tw_executor_submit(engine->executor, &job, 1);
 }
@@ -699,6 +688,7 @@ tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct 
         halt_flags_set(engine, halt);
     tables_free(&r);
     boot_write(engine, boot_id);
+    atomic_store(&engine->journal.last_change_id, tw_journal_appended(engine->log) * 65536);
     slots_start(engine);
     copies_resume(engine, !r.is_sealed);
     tw_log(TW_LOG_INFO, "journal.read",

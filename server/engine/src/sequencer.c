@@ -212,6 +212,10 @@ void record_copies_trim(struct tw_record *record)
 
 enum { TOUCHED_MAX = 6 };
 
+/* So long after a start that followed a power loss, an open from before it may have been sent already:
+ * the log may have lost what the broker has. */
+#define ASKS_FIRST_NS (600 * TW_NS_PER_S)
+
 struct planning {
     struct tw_engine *engine;
     struct tw_master *master;
@@ -330,6 +334,9 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     copy->sizing = (uint8_t)plan.sizing;
     copy->wanted = plan.wanted;
     copy_ready(copy, leg, false);
+    if (p->engine->asks_first && p->event->observed_wall_ns < p->engine->started_wall_ns &&
+        p->now_wall_ns < p->engine->started_wall_ns + ASKS_FIRST_NS)
+        copy_ask_first(copy);
 }
 
 static void plan_one_marked(struct planning *p, struct tw_copy *copy)
