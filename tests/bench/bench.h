@@ -11,14 +11,23 @@
 #include <stdio.h>
 
 struct bench_options {
-    uint32_t closes, followers, rounds, threads;
+    uint32_t closes, followers, rounds, threads, outstanding, events;
     int64_t answer_ns, work_ns;
-    const char *pools; /* comma-separated; NULL = all */
+    const char *pools;   /* comma-separated; NULL = all */
+    const char *points;  /* numbers, comma-separated */
+    const char *adapter; /* of the server's followers */
     bool json, realtime, pinned;
 };
 
 int bench_burst(const struct bench_options *options);
 int bench_ready_cost(const struct bench_options *options);
+int bench_serve_burst(const struct bench_options *options);
+int bench_intake(const struct bench_options *options);
+int bench_scale(const struct bench_options *options);
+int bench_min_threads(const struct bench_options *options);
+int bench_waits(const struct bench_options *options);
+int bench_requests(const struct bench_options *options);
+int bench_sampler(const struct bench_options *options);
 
 /* ---- figures ---- */
 

@@ -10,15 +10,20 @@
 struct command {
     const char *name, *about;
     int (*run)(const struct bench_options *options);
+    uint32_t rounds; /* when nobody says; few where a round takes long and hardly varies */
 };
 
 static const struct command commands[] = {
-    {"burst", "closes x followers calls at once over each pool", bench_burst},
-    {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost},
+    {"burst", "closes x followers calls at once over each pool", bench_burst, 15},
+    {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost, 15},
+    {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3},
+    {"waits", "1000 waits of a second: threads, timers, jobs", bench_waits, 3},
+    {"requests", "1200 requests behind one lock: one thread, thread each, executor", bench_requests, 1},
+    {"sampler", "ns per sample on the worker's side", bench_sampler, 15},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
-enum kind { NUMBER, DURATION, TEXT, SWITCH, WITHOUT };
+enum kind { NUMBER, DURATION, TEXT, ON_OFF, SWITCH, WITHOUT };
 
 struct option {
     const char *name, *about;
@@ -33,9 +38,14 @@ static const struct option options_table[] = {
     {"--answer", "how long each call is blocked (130ms)", DURATION, AT(answer_ns)},
     {"--work", "what the submitting thread does for each event before it hands over (0us)", DURATION, AT(work_ns)},
     {"--pools", "floor,tradewake,growing,thread-per-call,condvar,glib,libuv; also wake", TEXT, AT(pools)},
-    {"--rounds", "pools take turns within each (15)", NUMBER, AT(rounds)},
+    {"--rounds", "what is compared takes turns within each (15; 5 or fewer where they are long)", NUMBER, AT(rounds)},
     {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},
-    {"--no-realtime", "ordinary leaders, also where real-time ones are allowed", WITHOUT, AT(realtime)},
+    {"--outstanding", "intake: events on their way at once (32)", NUMBER, AT(outstanding)},
+    {"--events", "intake: events of a round (20000)", NUMBER, AT(events)},
+    {"--points", "scale: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
+    {"--adapter", "serve-burst: the followers' broker (paper)", TEXT, AT(adapter)},
+    {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},
+    {"--no-realtime", "the same as --realtime off", WITHOUT, AT(realtime)},
     {"--no-pin", "workers anywhere in the affinity mask", WITHOUT, AT(pinned)},
     {"--json", "one object instead of a table", SWITCH, AT(json)},
 };
@@ -93,6 +103,9 @@ static bool option_read(const struct option *option, const char *value, struct b
     case TEXT:
         *(const char **)at = value;
         return true;
+    case ON_OFF:
+        *(bool *)at = strcmp(value, "on") == 0;
+        return strcmp(value, "on") == 0 || strcmp(value, "off") == 0;
     case SWITCH:
         *(bool *)at = true;
         return true;
@@ -129,15 +142,20 @@ int main(int argc, char **argv)
 {
     struct bench_options options = {.closes = 27,
                                     .followers = 30,
-                                    .rounds = 15,
                                     .threads = 1024,
+                                    .outstanding = 32,
+                                    .events = 20000,
+                                    .points = "30,100,300,1000,3000,10000",
+                                    .adapter = "paper",
                                     .answer_ns = 130 * TW_NS_PER_MS,
                                     .realtime = true,
                                     .pinned = true};
     if (argc > 1 && strcmp(argv[1], "--help") == 0)
         return usage(stdout);
     for (size_t i = 0; i < COMMANDS; i++)
-        if (argc > 1 && strcmp(argv[1], commands[i].name) == 0)
+        if (argc > 1 && strcmp(argv[1], commands[i].name) == 0) {
+            options.rounds = commands[i].rounds;
             return options_read(argc, argv, &options) ? commands[i].run(&options) : 2;
+        }
     return usage(stderr);
 }
