@@ -20,6 +20,7 @@
 
 /* Changes are taken in batches: the burst itself has the cores to itself first. */
 #define BATCH_WAIT_NS (3 * TW_NS_PER_MS)
+#define TAKE_WAIT_NS_MAX (20 * TW_NS_PER_MS)
 #define CATCH_UP_NS_MAX TW_NS_PER_S
 enum { EVICT_LOOKS_MAX = 256 };
 
@@ -55,6 +56,7 @@ void change_push(struct tw_copy *copy)
 {
     struct tw_engine *engine = copy->record->engine;
     tw_record_hold(copy->record);
+    atomic_fetch_add_explicit(&copy->record->changes_queued, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&engine->journal.posted, 1, memory_order_relaxed);
     struct tw_copy *head = atomic_load_explicit(&engine->journal.head, memory_order_relaxed);
     do {
@@ -227,9 +229,11 @@ static void feeds_put(struct tw_engine *engine, struct tw_copy *copy, uint64_t c
 
 /* ---- Forgetting ---- */
 
+/* Nothing of it is open, and nothing waits to be written and put into the index. */
 static bool is_over(struct tw_record *record)
 {
-    return tw_record_pending(record, TW_WAIT_DONE) == 0;
+    return tw_record_pending(record, TW_WAIT_DONE) == 0 &&
+           atomic_load_explicit(&record->changes_queued, memory_order_acquire) == 0;
 }
 
 void history_unlink(struct tw_engine *engine, struct tw_record *record)
@@ -269,11 +273,10 @@ static struct tw_record *history_take_oldest(struct tw_engine *engine)
 static void forget(struct tw_engine *engine, struct tw_record *record)
 {
     struct tw_master *master = record->master;
-    if (record->origin == ORIGIN(EVENT)) {
-        pthread_mutex_lock(&master->mutex);
+    pthread_mutex_lock(&master->mutex);
+    if (record->hh.tbl != NULL) /* a snapshot's is in no table, nor is a twin of one that is remembered */
         HASH_DEL(master->records, record);
-        pthread_mutex_unlock(&master->mutex);
-    }
+    pthread_mutex_unlock(&master->mutex);
     uint64_t last = atomic_load_explicit(&engine->journal.forgotten_change_id, memory_order_relaxed);
     pthread_mutex_lock(&engine->journal.index_mutex);
     for (uint32_t i = 0; i < record->n_copies; i++) {
@@ -377,6 +380,7 @@ static void batch_publish(struct tw_engine *engine, struct batch *batch)
         if (!is_indexed)
             index_add(engine, copy);
         feeds_put(engine, copy, batch->change_ids[i]);
+        atomic_fetch_sub_explicit(&copy->record->changes_queued, 1, memory_order_release);
         tw_record_release(copy->record);
         atomic_fetch_add_explicit(&engine->journal.done, 1, memory_order_release);
     }
@@ -524,9 +528,13 @@ static void turn(struct tw_engine *engine)
     static struct batch batch;
     atomic_store_explicit(&engine->journal.is_sync_wanted, false, memory_order_seq_cst);
     struct tw_record *fresh = atomic_exchange_explicit(&engine->journal.fresh, NULL, memory_order_acquire);
-    struct tw_copy *copy = fresh == NULL ? take_all(engine) : NULL; /* answers first, then the rest */
-    if (fresh == NULL)
+    /* Answers first, then the rest; but one event after the other does not hold up what follows. */
+    bool takes = fresh == NULL || tw_mono_ns() - engine->journal.taken_mono_ns > TAKE_WAIT_NS_MAX;
+    struct tw_copy *copy = takes ? take_all(engine) : NULL;
+    if (takes) {
         slots_write(engine);
+        engine->journal.taken_mono_ns = tw_mono_ns();
+    }
     do {
         copy = batch_take(engine, &batch, copy);
         if (engine->log != NULL && tw_journal_durable(engine->log) < tw_journal_appended(engine->log))

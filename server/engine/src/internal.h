@@ -299,6 +299,7 @@ struct tw_record {
     uint32_t n_copies, accepted, skipped;
 
     atomic_uint pending_sent, pending_done;
+    atomic_uint changes_queued; /* of its copies, not taken up by the journal thread yet */
     atomic_bool is_durable;
     uint64_t durable_sequence;      /* of the journal: once it is durable, the event is */
     struct tw_record *next_fresh;   /* in journal.fresh */
@@ -370,6 +371,7 @@ struct tw_engine {
         atomic_uint_fast64_t durable;
         atomic_uint wake;               /* futex word */
         atomic_bool is_asleep, is_stopping, is_hurried;
+        int64_t taken_mono_ns; /* when changes were last taken; the journal thread's alone */
         bool is_started;
         uint64_t batches; /* the journal thread's: numbers changes where nothing is written */
         atomic_uint_fast64_t last_change_id, forgotten_change_id;

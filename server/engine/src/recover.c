@@ -346,7 +346,7 @@ static void forget_oldest(struct recovery *r)
             return;
         r->records.items[oldest->number] = NULL;
         history_unlink(engine, oldest);
-        if (oldest->origin == ORIGIN(EVENT))
+        if (oldest->hh.tbl != NULL) /* a twin of one that is remembered is in no table */
             HASH_DEL(oldest->master->records, oldest);
         record_copies_trim(oldest);
         tw_record_release(oldest);
@@ -574,13 +574,24 @@ static uint32_t records_count(struct recovery *r)
 
 /* ---- What was on its way ---- */
 
+/* Keys are not written: they name what lives in memory, and the account's kind is known only now. What
+ * comes later for a position must wait behind what is asked for. */
+static void legs_key(struct recovery *r)
+{
+    for (uint64_t i = 1; i < r->legs.room; i++) {
+        struct tw_leg *leg = r->legs.items[i];
+        if (leg != NULL)
+            leg->key = leg_key(leg);
+    }
+}
+
 /* The call, if one was made, died with its process; the broker may still be at it until the time-out. */
 static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool asks)
 {
     struct tw_slot *slot = copy->subscription->slot;
     struct tw_leg *leg = copy->leg;
     copy->job.lane = slot->lane;
-    copy->job.key = leg_key(leg);
+    copy->job.key = leg->key;
     copy->job.job_class = copy->reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
     leg->jobs++;
     atomic_fetch_add(&leg->position->busy, 1);
@@ -686,10 +697,11 @@ tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct 
     uint32_t open = records_count(&r);
     for (const struct tw_active_halt *halt = engine->halts; halt != NULL; halt = halt->next)
         halt_flags_set(engine, halt);
-    tables_free(&r);
     boot_write(engine, boot_id);
     atomic_store(&engine->journal.last_change_id, tw_journal_appended(engine->log) * 65536);
     slots_start(engine);
+    legs_key(&r);
+    tables_free(&r);
     copies_resume(engine, !r.is_sealed);
     tw_log(TW_LOG_INFO, "journal.read",
            "events=%llu outcomes=%llu copies_open=%u clean_stop=%s ms=%lld",
