@@ -274,35 +274,12 @@ void crew_wake(struct crew *crew, const struct wakes *wakes)
     }
 }
 
-/* A short slice gives a thread that wakes an early deadline: it runs before a thread that computes,
- * and a leader's wakes lead to calls at once also where real-time priority is not to be had. Kernels
- * before 6.12 do not know slices, and leave everything as it is. */
-static void slice_shorten(void)
-{
-    enum { SLICE_NS = 100000, SIZE_OF_FIRST = 48 }; /* the least the kernel takes; the oldest layout */
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime_ns, deadline_ns, period_ns;
-    } attributes = {.size = SIZE_OF_FIRST};
-    static_assert(sizeof attributes == SIZE_OF_FIRST, "struct sched_attr, version 0");
-    if (syscall(SYS_sched_getattr, 0, &attributes, SIZE_OF_FIRST, 0) != 0 ||
-        attributes.policy != SCHED_OTHER)
-        return;
-    attributes.runtime_ns = SLICE_NS;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
 static void *leader_main(void *arg)
 {
     struct group *group = arg;
     char name[16];
     snprintf(name, sizeof name, "tw-leader-%u", group->index);
     prctl(PR_SET_NAME, name);
-    slice_shorten();
-    /* By itself, and after the slice, which is set together with the ordinary policy. */
     struct sched_param lowest = {.sched_priority = 1};
     group->is_realtime = group->crew->realtime && sched_setscheduler(0, SCHED_FIFO, &lowest) == 0;
     /* Release: pairs with the acquire in leaders_await(). */
@@ -356,6 +333,23 @@ static struct tw_job *best_job(struct worker *worker)
     return job != NULL ? job : queue_take(&group->queue);
 }
 
+/* Both this and arrivals_await() first write what is theirs and then read what is the other's, all of
+ * it sequentially consistent: the last to come sees that it is awaited, or is seen. */
+static void arrive(struct crew *crew)
+{
+    uint32_t arrived = atomic_fetch_add(&crew->arrived, 1) + 1;
+    if (arrived >= atomic_load(&crew->awaited))
+        futex_wake(&crew->arrived, INT32_MAX);
+}
+
+static void arrivals_await(struct crew *crew, uint32_t threads)
+{
+    atomic_store(&crew->awaited, threads);
+    for (uint32_t arrived; (arrived = atomic_load(&crew->arrived)) < threads;)
+        futex_wait(&crew->arrived, arrived);
+    atomic_store(&crew->awaited, UINT32_MAX);
+}
+
 /* The worker has looked: from now on it is idle or busy, and no longer promised. */
 static void looked(struct worker *worker)
 {
@@ -370,9 +364,7 @@ static void looked(struct worker *worker)
     }
     if (!worker->has_arrived) {
         worker->has_arrived = true;
-        /* Release: pairs with the acquire in crew_grow(). */
-        atomic_fetch_add_explicit(&crew->arrived, 1, memory_order_release);
-        futex_wake(&crew->arrived, 1);
+        arrive(crew);
     }
 }
 
@@ -489,7 +481,6 @@ static void *worker_main(void *arg)
     snprintf(name, sizeof name, "tw-worker-%u", worker->group->index);
     prctl(PR_SET_NAME, name);
     restartable_off();
-    slice_shorten();
     this_worker = worker;
 
     while ((worker->job = worker_take(worker)) != NULL) {
@@ -502,11 +493,28 @@ static void *worker_main(void *arg)
 
 /* ---- making threads ---- */
 
-/* New threads inherit the maker's mask, so the maker goes to their core itself: one system call for
- * a whole group, and none for a thread. */
+/* New threads inherit the mask, the slice and the signals of the thread that makes them: so the maker
+ * takes on for a while what they shall have, which is a few system calls for all of them.
+ *
+ * A short slice gives a thread that wakes an early deadline: it runs before a thread that computes,
+ * and a leader's wakes lead to calls at once also where real-time priority is not to be had. Kernels
+ * before 6.12 do not know slices, and leave everything as it is. */
+enum { SLICE_NS = 100000 /* the least that the kernel takes */ };
+
+struct scheduling {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t slice_ns, deadline_ns, period_ns;
+};
+static_assert(sizeof(struct scheduling) == 48, "struct sched_attr, version 0");
+
 struct maker {
     cpu_set_t cores;
     sigset_t signals;
+    struct scheduling scheduling;
+    bool has_short_slice;
 };
 
 static void maker_begin(struct maker *maker)
@@ -515,6 +523,15 @@ static void maker_begin(struct maker *maker)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &maker->signals);
     sched_getaffinity(0, sizeof maker->cores, &maker->cores);
+
+    maker->scheduling = (struct scheduling){0};
+    maker->has_short_slice =
+        syscall(SYS_sched_getattr, 0, &maker->scheduling, sizeof maker->scheduling, 0) == 0 &&
+        maker->scheduling.policy == SCHED_OTHER;
+    struct scheduling brief = maker->scheduling;
+    brief.slice_ns = SLICE_NS;
+    if (maker->has_short_slice)
+        syscall(SYS_sched_setattr, 0, &brief, 0);
 }
 
 static void maker_move(const struct crew *crew, int core)
@@ -527,8 +544,10 @@ static void maker_move(const struct crew *crew, int core)
     sched_setaffinity(0, sizeof one, &one);
 }
 
-static void maker_end(const struct maker *maker)
+static void maker_end(struct maker *maker)
 {
+    if (maker->has_short_slice)
+        syscall(SYS_sched_setattr, 0, &maker->scheduling, 0);
     sched_setaffinity(0, sizeof maker->cores, &maker->cores);
     pthread_sigmask(SIG_SETMASK, &maker->signals, NULL);
 }
@@ -589,11 +608,8 @@ tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error)
     uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
     if (made > atomic_load_explicit(&crew->threads_ready, memory_order_relaxed))
         atomic_store_explicit(&crew->threads_ready, made, memory_order_relaxed);
+    arrivals_await(crew, made);
     pthread_mutex_unlock(&crew->making);
-
-    for (uint32_t arrived;
-         (arrived = atomic_load_explicit(&crew->arrived, memory_order_acquire)) < made;)
-        futex_wait(&crew->arrived, arrived);
     if (failed != 0)
         return tw_error_set(error, TW_LIMIT, "%u threads of %u could be created: the system said: %s",
                             made, threads, strerror(failed));
@@ -684,6 +700,7 @@ tw_status crew_start(struct crew *crew, const struct crew_options *options, stru
     crew->stack_bytes = options->stack_bytes;
     crew->pinned = options->pinned;
     crew->realtime = options->realtime;
+    atomic_store_explicit(&crew->awaited, UINT32_MAX, memory_order_relaxed);
     pthread_mutex_init(&crew->making, NULL);
     queue_init(&crew->overflow);
     groups_init(crew, options);

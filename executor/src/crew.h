@@ -94,6 +94,7 @@ struct crew {
     _Atomic uint64_t threads_late;
     _Atomic uint32_t arrived_leaders;
     _Atomic uint32_t arrived;  /* workers that have looked at the queues once */
+    _Atomic uint32_t awaited;  /* so many have to, before somebody goes on; UINT32_MAX = nobody waits */
     _Atomic uint32_t starting; /* late workers that have not */
 
     /* The spawner's: where it sleeps. */

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 TestSuite(start, .timeout = 60);
 
@@ -53,6 +55,13 @@ static bool threads_fall_to(unsigned n)
     return threads_of_process() == n;
 }
 
+/* The scheduler's view of the calling thread: policy, nice value, slice. */
+static void scheduling_of_caller(unsigned char attributes[48])
+{
+    memset(attributes, 0, 48);
+    cr_assert_eq(syscall(SYS_sched_getattr, 0, attributes, 48, 0), 0);
+}
+
 Test(start, every_ready_thread_waits_when_start_returns)
 {
     const struct tw_executor_options options = {.threads_ready = 200, .groups = 2, .pinned = true};
@@ -60,7 +69,9 @@ Test(start, every_ready_thread_waits_when_start_returns)
     struct tw_error error = {0};
     unsigned before = threads_of_process();
     cpu_set_t cores_before, cores_after;
+    unsigned char scheduling_before[48], scheduling_after[48];
     sched_getaffinity(0, sizeof cores_before, &cores_before);
+    scheduling_of_caller(scheduling_before);
 
     cr_assert_eq(tw_executor_start(&options, &executor, &error), TW_OK, "%s", error.text);
 
@@ -76,6 +87,8 @@ Test(start, every_ready_thread_waits_when_start_returns)
     cr_expect_eq(threads_of_process(), before + 256 + 2 + 1, "workers, leaders, spawner");
     sched_getaffinity(0, sizeof cores_after, &cores_after);
     cr_expect(CPU_EQUAL(&cores_before, &cores_after), "the caller's affinity mask has changed");
+    scheduling_of_caller(scheduling_after);
+    cr_expect_arr_eq(scheduling_before, scheduling_after, 48, "the caller's scheduling has changed");
 
     tw_executor_stop(executor);
     cr_expect(threads_fall_to(before), "%u threads are left", threads_of_process() - before);
