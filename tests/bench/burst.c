@@ -47,9 +47,9 @@ struct seat {
     int go, done; /* a byte each way per round */
     struct seat_memory *memory;
     size_t memory_bytes;
-    struct series own, path; /* from the close's beginning, and from the burst's */
+    struct series own, event; /* from the burst's beginning, and from the copy's close's */
     double *cpu_us;          /* per round, of one copy */
-    struct times cold, own_ms, path_ms;
+    struct times cold, own_ms, event_ms;
     double cpu_us_per_copy;
     uint32_t threads_created;
     double *stair_ms[STAIRS]; /* own time of copies by threads at start; growable by rounds */
@@ -182,24 +182,24 @@ static void series_set(struct series *series, uint32_t round, const struct times
 
 static void round_take(struct seat *seat, uint32_t copies, uint32_t round, bool is_cold)
 {
-    double *own_ms = calloc(copies, sizeof *own_ms), *path_ms = calloc(copies, sizeof *path_ms);
+    double *own_ms = calloc(copies, sizeof *own_ms), *event_ms = calloc(copies, sizeof *event_ms);
     for (uint32_t i = 0; i < copies; i++) {
         const struct copy_times *copy = &seat->memory->copies[i];
-        own_ms[i] = (double)(copy->started_mono_ns - copy->event_mono_ns) / 1e6;
-        path_ms[i] = (double)(copy->started_mono_ns - seat->memory->from_mono_ns) / 1e6;
+        own_ms[i] = (double)(copy->started_mono_ns - seat->memory->from_mono_ns) / 1e6;
+        event_ms[i] = (double)(copy->started_mono_ns - copy->event_mono_ns) / 1e6;
         unsigned stair = stair_of(copy->threads_at_start);
         if (!is_cold)
             seat->stair_ms[stair][seat->stair_n[stair]++] = own_ms[i];
     }
-    struct times own = times_of(own_ms, copies), path = times_of(path_ms, copies);
+    struct times own = times_of(own_ms, copies), event = times_of(event_ms, copies);
     free(own_ms);
-    free(path_ms);
+    free(event_ms);
     if (is_cold) {
-        seat->cold = path;
+        seat->cold = own;
         return;
     }
     series_set(&seat->own, round, &own);
-    series_set(&seat->path, round, &path);
+    series_set(&seat->event, round, &event);
     seat->cpu_us[round] = seat->memory->cpu_us / copies;
     if (seat->memory->threads_created > seat->threads_created)
         seat->threads_created = seat->memory->threads_created;
@@ -252,7 +252,7 @@ static void seat_conclude(struct seat *seat, uint32_t rounds)
 {
     seat->cpu_us_per_copy = median_of_copy(seat->cpu_us, rounds);
     seat->own_ms = series_median(&seat->own, rounds);
-    seat->path_ms = series_median(&seat->path, rounds);
+    seat->event_ms = series_median(&seat->event, rounds);
 }
 
 static const struct seat *seat_named(const struct seat *seats, size_t n, const char *name)
@@ -295,14 +295,14 @@ static void burst_json(const struct bench_options *options, struct seat *seats, 
         printf("%s{\"name\":\"%s\",", i == 0 ? "" : ",", seats[i].pool->name);
         times_json(stdout, "own_ms", &seats[i].own_ms);
         printf(",");
-        times_json(stdout, "path_ms", &seats[i].path_ms);
+        times_json(stdout, "event_ms", &seats[i].event_ms);
         printf(",");
         times_json(stdout, "cold_ms", &seats[i].cold);
         printf(",\"threads_ready\":%u,\"threads_created\":%u,\"cpu_us_per_copy\":%.2f",
                seats[i].memory->threads_ready, seats[i].threads_created, seats[i].cpu_us_per_copy);
         if (bottom != NULL) {
-            struct ratio p50 = ratio_of(seats[i].path.p50, bottom->path.p50, options->rounds);
-            struct ratio max = ratio_of(seats[i].path.max, bottom->path.max, options->rounds);
+            struct ratio p50 = ratio_of(seats[i].own.p50, bottom->own.p50, options->rounds);
+            struct ratio max = ratio_of(seats[i].own.max, bottom->own.max, options->rounds);
             printf(",\"to_floor\":{\"p50\":%.3f,\"p50_low\":%.3f,\"p50_high\":%.3f,\"max\":%.3f,"
                    "\"max_low\":%.3f,\"max_high\":%.3f}",
                    p50.middle, p50.low, p50.high, max.middle, max.low, max.high);
@@ -343,21 +343,21 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
     machine_look(&machine);
     machine_print(stdout, &machine);
     printf("%u closes x %u followers = %u calls of %.0f ms at once; %u threads; leaders %s; medians of %u "
-           "rounds, ms.\nown: since the copy's event was read; path: since the burst began\n\n",
+           "rounds, ms.\nown: since the burst began; event: since the submitting thread took up the copy's event\n\n",
            options->closes, options->followers, options->closes * options->followers,
            (double)options->answer_ns / 1e6, options->threads,
            options->realtime && machine.realtime_allowed ? "real-time" : "ordinary", options->rounds);
-    printf("%-16s %8s %8s %8s %8s | %8s %8s %8s | %6s %7s | %s\n", "pool", "own p50", "p95", "p99", "max",
-           "path p50", "max", "cold max", "CPU us", "created", "path of floor's: p50       max (spread)");
+    printf("%-16s %8s %8s %8s %8s | %9s %8s %8s | %6s %7s | %s\n", "pool", "own p50", "p95", "p99", "max",
+           "event p50", "max", "cold max", "CPU us", "created", "own of floor's: p50        max (spread)");
     for (size_t i = 0; i < n; i++) {
         const struct seat *seat = &seats[i];
-        printf("%-16s %8.3f %8.3f %8.3f %8.3f | %8.3f %8.3f %8.3f | %6.1f %7u |", seat->pool->name,
+        printf("%-16s %8.3f %8.3f %8.3f %8.3f | %9.3f %8.3f %8.3f | %6.1f %7u |", seat->pool->name,
                seat->own_ms.p50, seat->own_ms.p95, seat->own_ms.p99, seat->own_ms.max,
-               seat->path_ms.p50, seat->path_ms.max, seat->cold.max, seat->cpu_us_per_copy,
+               seat->event_ms.p50, seat->event_ms.max, seat->cold.max, seat->cpu_us_per_copy,
                seat->threads_created);
         if (bottom != NULL) {
-            struct ratio p50 = ratio_of(seat->path.p50, bottom->path.p50, options->rounds);
-            struct ratio max = ratio_of(seat->path.max, bottom->path.max, options->rounds);
+            struct ratio p50 = ratio_of(seat->own.p50, bottom->own.p50, options->rounds);
+            struct ratio max = ratio_of(seat->own.max, bottom->own.max, options->rounds);
             printf(" %6.2f (%.2f-%.2f) %6.2f (%.2f-%.2f)", p50.middle, p50.low, p50.high, max.middle,
                    max.low, max.high);
         }
@@ -402,7 +402,7 @@ static void figures_new(struct seat *seat, const struct bench_options *options)
 {
     size_t copies = (size_t)options->closes * options->followers * options->rounds;
     seat->own = series_new(options->rounds);
-    seat->path = series_new(options->rounds);
+    seat->event = series_new(options->rounds);
     seat->cpu_us = calloc(options->rounds, sizeof *seat->cpu_us);
     for (unsigned s = 0; s < STAIRS; s++)
         seat->stair_ms[s] = calloc(copies, sizeof *seat->stair_ms[s]);
@@ -411,7 +411,7 @@ static void figures_new(struct seat *seat, const struct bench_options *options)
 static void figures_free(struct seat *seat)
 {
     free(seat->own.p50);
-    free(seat->path.p50);
+    free(seat->event.p50);
     free(seat->cpu_us);
     for (unsigned s = 0; s < STAIRS; s++)
         free(seat->stair_ms[s]);

@@ -16,6 +16,8 @@ struct command {
 static const struct command commands[] = {
     {"burst", "closes x followers calls at once over each pool", bench_burst, 15},
     {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost, 15},
+    {"intake", "events per second and latency, beside a bare gRPC C core echo", bench_intake, 15},
+    {"scale", "30 to 10 000 followers without threads: own time, CPU per copy", bench_scale, 5},
     {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3},
     {"waits", "1000 waits of a second: threads, timers, jobs", bench_waits, 3},
     {"requests", "1200 requests behind one lock: one thread, thread each, executor", bench_requests, 1},
