@@ -304,13 +304,13 @@ struct relay {
 
 static void relay_run(struct tw_job *job)
 {
-    struct relay *relay = (struct relay *)job;
-    if (relay->is_early)
-        trial_submit(executor, relay->next);
-    record_add(&started, relay->trial.name);
+    const struct relay relay = *(struct relay *)job; /* gone after finish */
+    if (relay.is_early)
+        trial_submit(executor, relay.next);
+    record_add(&started, relay.trial.name);
     tw_job_finish(job, TW_JOB_DONE);
-    if (!relay->is_early)
-        trial_submit(executor, relay->next);
+    if (!relay.is_early)
+        trial_submit(executor, relay.next);
 }
 
 Test(lanes, a_job_may_submit_others_and_itself_from_inside_run, .init = start, .fini = stop)
