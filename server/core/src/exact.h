@@ -36,9 +36,8 @@ static inline void exact_div(struct exact *e, uint64_t divisor)
 /* value: not below 0, as sizes are. */
 static inline struct exact exact_of(tw_decimal value)
 {
-    struct exact e;
+    struct exact e = {0};
     assert(value >= 0);
-    e.n_above = e.n_below = 0;
     exact_mul(&e, (uint64_t)value);
     return e;
 }
