@@ -34,8 +34,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* --- the files -----------------------------------------------------------------------------------
- */
+/* --- the files --------------------------------------------------------------------- */
 
 struct file {
     uint8_t bytes[FILE_BYTES_MAX];
@@ -85,8 +84,7 @@ static void files_must_be_unchanged(void)
     }
 }
 
-/* --- a log that is written well, and what then happens to it -------------------------------------
- */
+/* --- a log that is written well, and what then happens to it ----------------------- */
 
 struct script {
     const uint8_t *at, *end;
@@ -198,8 +196,7 @@ static void take_as_files(const uint8_t *data, size_t size)
     }
 }
 
-/* --- what is replayed ----------------------------------------------------------------------------
- */
+/* --- what is replayed -------------------------------------------------------------- */
 
 struct heard {
     uint64_t count, first;

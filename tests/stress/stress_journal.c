@@ -43,8 +43,7 @@ static int failures;
         }                                                                                          \
     } while (0)
 
-/* --- a journal thread, as the server has one -----------------------------------------------------
- */
+/* --- a journal thread, as the server has one --------------------------------------- */
 
 struct syncer {
     struct tw_journal *journal;
@@ -118,8 +117,7 @@ static void syncer_stop(struct syncer *syncer)
     (void)pthread_mutex_destroy(&syncer->mutex);
 }
 
-/* --- records -------------------------------------------------------------------------------------
- */
+/* --- records ----------------------------------------------------------------------- */
 
 static size_t fill(struct mark mark, uint8_t *bytes)
 {
@@ -191,8 +189,7 @@ static void remove_log(const char *dir)
     CHECK(system(command) == 0, "cannot remove %s", dir);
 }
 
-/* --- many appenders ------------------------------------------------------------------------------
- */
+/* --- many appenders ---------------------------------------------------------------- */
 
 struct appender {
     struct syncer *syncer;
@@ -261,8 +258,7 @@ static void many_append(const char *dir, bool forgets)
     remove_log(dir);
 }
 
-/* --- kill -9 -------------------------------------------------------------------------------------
- */
+/* --- kill -9 ----------------------------------------------------------------------- */
 
 /* Tells what is durable through the pipe, as an answer to a client would. */
 static void child_main(const char *dir, int out)
@@ -345,8 +341,7 @@ static void kill_again_and_again(const char *dir)
     remove_log(dir);
 }
 
-/* --- a slow disk ---------------------------------------------------------------------------------
- */
+/* --- a slow disk ------------------------------------------------------------------- */
 
 /* A sync that is let in, and stays in until it is let out. */
 static sem_t is_inside, may_leave;
@@ -401,8 +396,7 @@ static void append_beside_syncs(const char *dir)
     remove_log(dir);
 }
 
-/* --- figures -------------------------------------------------------------------------------------
- */
+/* --- figures ----------------------------------------------------------------------- */
 
 static int compare_ns(const void *a, const void *b)
 {

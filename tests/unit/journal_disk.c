@@ -17,8 +17,7 @@ uint64_t disk_random(struct disk *disk, uint64_t below)
     return disk->random % below;
 }
 
-/* --- files ---------------------------------------------------------------------------------------
- */
+/* --- files ------------------------------------------------------------------------- */
 
 static void real_path(const struct disk *disk, const char *name, char ret_path[128])
 {
@@ -111,8 +110,7 @@ static void write_back_some(struct disk *disk, struct disk_file *file)
     }
 }
 
-/* --- calls ---------------------------------------------------------------------------------------
- */
+/* --- calls ------------------------------------------------------------------------- */
 
 /* 0, or how this call fails. */
 static int call_begin(struct disk *disk)
@@ -280,8 +278,7 @@ static int call_unlink(void *context, const char *path)
     return unlink(path) != 0 ? -errno : 0;
 }
 
-/* --- the disk ------------------------------------------------------------------------------------
- */
+/* --- the disk ---------------------------------------------------------------------- */
 
 void disk_init(struct disk *disk, uint64_t seed)
 {

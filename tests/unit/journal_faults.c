@@ -170,8 +170,7 @@ Test(journal_faults, reads_and_writes_in_pieces_change_nothing)
     }
 }
 
-/* --- a full disk ---------------------------------------------------------------------------------
- */
+/* --- a full disk ------------------------------------------------------------------- */
 
 static void open_on_a_full_disk_of(uint64_t room_bytes)
 {

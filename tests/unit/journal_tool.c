@@ -263,8 +263,7 @@ Test(journal_tool, tail_follows_what_is_appended_until_its_time_is_up)
     tw_journal_close(journal);
 }
 
-/* --- beside a writer -----------------------------------------------------------------------------
- */
+/* --- beside a writer --------------------------------------------------------------- */
 
 static atomic_bool is_over;
 

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- what every part uses ------------------------------------------------------------------------
- */
+/* --- what every part uses ---------------------------------------------------------- */
 
 _Noreturn void journal_die(struct tw_journal *journal, int result, const char *what,
                            uint32_t segment)
@@ -122,8 +121,7 @@ bool journal_note_ended(struct tw_journal *journal, uint64_t bytes)
     return true;
 }
 
-/* --- append --------------------------------------------------------------------------------------
- */
+/* --- append ------------------------------------------------------------------------ */
 
 int journal_sync_current(struct tw_journal *journal)
 {
@@ -297,8 +295,7 @@ bool tw_journal_has_room(const struct tw_journal *journal)
     return atomic_load_explicit(&journal->has_room, memory_order_relaxed);
 }
 
-/* --- the journal thread --------------------------------------------------------------------------
- */
+/* --- the journal thread ------------------------------------------------------------ */
 
 /* A segment that is nearly full ends when nothing in it waits for the disk: whoever would have
  * filled it would have to wait for a sync. */
@@ -330,21 +327,28 @@ uint64_t tw_journal_sync(struct tw_journal *journal)
     return durable;
 }
 
+/* The oldest segment, when it is one that may go; else 0. */
+static uint32_t next_to_forget(struct tw_journal *journal, uint32_t before)
+{
+    (void)pthread_mutex_lock(&journal->mutex);
+    uint32_t oldest = journal->oldest;
+    bool may_go = oldest < before && oldest < journal->current.number;
+    (void)pthread_mutex_unlock(&journal->mutex);
+    return may_go ? oldest : 0;
+}
+
 void tw_journal_forget_before(struct tw_journal *journal, uint32_t segment)
 {
-    /* The header of the oldest segment is all that says where the log begins. */
+    uint32_t oldest = next_to_forget(journal, segment);
+    if (oldest == 0)
+        return;
+
+    /* The header of the oldest segment that is left is all that says where the log begins. */
     (void)pthread_mutex_lock(&journal->sync_mutex);
     sync_or_die(journal);
     (void)pthread_mutex_unlock(&journal->sync_mutex);
 
-    for (;;) {
-        (void)pthread_mutex_lock(&journal->mutex);
-        uint32_t oldest = journal->oldest;
-        bool is_last = oldest >= segment || oldest >= journal->current.number;
-        (void)pthread_mutex_unlock(&journal->mutex);
-        if (is_last)
-            return;
-
+    for (; oldest != 0; oldest = next_to_forget(journal, segment)) {
         char path[SEGMENT_PATH_BYTES];
         (void)segment_path(journal->dir, oldest, path); /* as long as it was when it was made */
         int result = journal->disk->unlink(journal->disk->context, path);

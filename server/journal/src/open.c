@@ -29,8 +29,7 @@ static void die_for_real(const char *why)
     _exit(1);
 }
 
-/* --- directory -----------------------------------------------------------------------------------
- */
+/* --- directory --------------------------------------------------------------------- */
 
 static tw_status directory_make(const char *dir, struct tw_error *error)
 {
@@ -75,8 +74,7 @@ static tw_status directory_lock(struct tw_journal *journal, struct tw_error *err
     return segment_io_error(error, -errno, "cannot lock", journal->dir);
 }
 
-/* --- reading -------------------------------------------------------------------------------------
- */
+/* --- reading ----------------------------------------------------------------------- */
 
 static tw_status replay_record(void *context, const struct record *record, uint64_t offset,
                                const uint8_t *bytes, struct tw_error *error)
@@ -134,8 +132,7 @@ static tw_status act_on_verdict(const struct log_reading *reading, struct tw_err
     return TW_INVALID;
 }
 
-/* --- making it whole -----------------------------------------------------------------------------
- */
+/* --- making it whole --------------------------------------------------------------- */
 
 static tw_status load(struct opening *opening, uint32_t number, struct tw_error *error)
 {
@@ -309,8 +306,7 @@ static tw_status make_whole(struct opening *opening, struct tw_error *error)
     return result < 0 ? segment_io_error(error, result, "cannot prepare", journal->dir) : TW_OK;
 }
 
-/* --- the two ends --------------------------------------------------------------------------------
- */
+/* --- the two ends ------------------------------------------------------------------ */
 
 static tw_status journal_new(const struct tw_journal_options *options,
                              struct tw_journal **ret_journal, struct tw_error *error)

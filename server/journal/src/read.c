@@ -178,9 +178,14 @@ tw_status log_read(struct log_reading *reading, struct tw_error *error)
 {
     reading->chain.sequence_next = 1;
     tw_status status = segment_list_read(reading->dir, &reading->list, error);
+    uint32_t missing = status == TW_OK ? segment_list_missing(&reading->list) : 0;
+    if (missing != 0 && reading->is_live) { /* a listing may miss what is made meanwhile */
+        segment_list_clear(&reading->list);
+        status = segment_list_read(reading->dir, &reading->list, error);
+        missing = status == TW_OK ? segment_list_missing(&reading->list) : 0;
+    }
     if (status != TW_OK)
         return status;
-    uint32_t missing = segment_list_missing(&reading->list);
     if (missing != 0) {
         set_verdict(reading, VERDICT_MISSING, missing, 0, "nothing");
         return TW_OK;

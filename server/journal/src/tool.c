@@ -45,8 +45,7 @@ static const char *problem_advice(enum tw_journal_problem problem)
     return advice[problem];
 }
 
-/* --- one record ----------------------------------------------------------------------------------
- */
+/* --- one record -------------------------------------------------------------------- */
 
 static void print_hex(FILE *out, const uint8_t *bytes, size_t size)
 {
@@ -125,8 +124,7 @@ static void print_problem(const struct tw_journal_tool *tool, const struct tw_jo
                   entry->sequence, entry->words, problem_advice(entry->problem));
 }
 
-/* --- verify --------------------------------------------------------------------------------------
- */
+/* --- verify ------------------------------------------------------------------------ */
 
 struct verifying {
     const struct tw_journal_tool *tool;
@@ -205,8 +203,7 @@ int tw_journal_verify(const struct tw_journal_tool *tool)
     return verifying.problem.problem > TW_JOURNAL_PROBLEM_TORN ? 1 : 0;
 }
 
-/* --- dump and tail -------------------------------------------------------------------------------
- */
+/* --- dump and tail ----------------------------------------------------------------- */
 
 struct showing {
     const struct tw_journal_tool *tool;

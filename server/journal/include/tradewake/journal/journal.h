@@ -85,8 +85,9 @@ uint64_t tw_journal_durable(const struct tw_journal *journal);
  * sequence. Thread: journal (one).  Blocks: as long as the disk takes. */
 uint64_t tw_journal_sync(struct tw_journal *journal);
 
-/* Whether there is room for opens: false when the next segment could not be prepared. A reserve of one
- * segment is kept for everything else. Thread: any.  Blocks: no. */
+/* Whether there is room for opens: false when space ahead could not be prepared. At least a quarter of a
+ * segment is kept for everything else. tw_journal_sync() looks again, also when it has nothing to sync.
+ * Thread: any.  Blocks: no. */
 bool tw_journal_has_room(const struct tw_journal *journal);
 
 /* Begins a new segment (whatever is appended from here on is in it) and returns its number. Thread: any. */
