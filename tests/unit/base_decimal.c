@@ -159,8 +159,8 @@ Test(decimal, sums_and_products_that_do_not_fit_are_refused)
     tw_decimal result = 42;
     cr_expect_not(tw_decimal_add(INT64_MAX, 1, &result));
     cr_expect_not(tw_decimal_add(-INT64_MAX, -1, &result), "INT64_MIN is UNSET");
-    cr_expect_not(tw_decimal_add(TW_DECIMAL_UNSET, 0, &result));
-    cr_expect_not(tw_decimal_add(0, TW_DECIMAL_UNSET, &result));
+    cr_expect_not(tw_decimal_add(TW_DECIMAL_UNSET, ONE, &result));
+    cr_expect_not(tw_decimal_add(ONE, TW_DECIMAL_UNSET, &result));
     cr_expect_not(tw_decimal_mul(INT64_MAX, 2 * ONE, &result));
     cr_expect_eq(result, 42, "a refusal changed the result");
 
