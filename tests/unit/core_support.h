@@ -69,7 +69,7 @@ static inline struct tw_instrument instrument_of(const char *symbol)
     snprintf(instrument.symbol, sizeof instrument.symbol, "%s", symbol);
     if (strlen(symbol) == 6) {
         snprintf(instrument.base_currency, sizeof instrument.base_currency, "%.3s", symbol);
-        snprintf(instrument.profit_currency, sizeof instrument.profit_currency, "%s", symbol + 3);
+        snprintf(instrument.profit_currency, sizeof instrument.profit_currency, "%.3s", symbol + 3);
     }
     return instrument;
 }
