@@ -165,8 +165,11 @@ static void put_sample(struct tw_copy *copy)
         .queue_depth = copy->queue_depth > UINT16_MAX ? UINT16_MAX : (uint16_t)copy->queue_depth,
         .flags = slot_of(copy)->caps.blocking ? TW_SAMPLE_BLOCKING : 0,
     };
+    struct tw_sampler *sampler = atomic_load_explicit(&record->engine->sampler, memory_order_acquire);
+    if (sampler == NULL)
+        return;
     tw_record_hold(record);
-    if (!tw_sampler_put(record->engine->sampler, &sample))
+    if (!tw_sampler_put(sampler, &sample))
         tw_record_release(record);
 }
 

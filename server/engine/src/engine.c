@@ -33,7 +33,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
         return tw_error_set(error, TW_NO_MEMORY, "no memory for the engine");
     engine->executor = options->executor;
     engine->reactor = options->reactor;
-    engine->sampler = options->sampler;
+    atomic_init(&engine->sampler, options->sampler);
     engine->adapters = options->adapters;
     engine->n_adapters = options->n_adapters;
     engine->copies_remembered = options->copies_remembered;
@@ -118,7 +118,7 @@ void tw_engine_stop(struct tw_engine *engine)
 
 void tw_engine_sampler_set(struct tw_engine *engine, struct tw_sampler *sampler)
 {
-    engine->sampler = sampler;
+    atomic_store(&engine->sampler, sampler);
 }
 
 const char *tw_engine_instance_id(const struct tw_engine *engine)

@@ -45,7 +45,7 @@ static void subscription_write(struct tw_subscription *subscription)
     state_out_clear(&out);
 }
 
-/* Not awaited: what ended is not served from here on, and nothing depends on its end. */
+/* Not awaited here, under a master's mutex: see end_await(). */
 static void number_write(struct tw_engine *engine, uint16_t type, uint64_t number)
 {
     struct state_out out = {0};
@@ -54,6 +54,13 @@ static void number_write(struct tw_engine *engine, uint16_t type, uint64_t numbe
     state_put_u(&out, number);
     log_append(engine, type, &out);
     state_out_clear(&out);
+}
+
+/* Whoever is told that something ended does not find it again after a power loss. */
+static void end_await(struct tw_engine *engine, bool has_ended)
+{
+    if (has_ended && engine->log != NULL)
+        log_await(engine, tw_journal_appended(engine->log));
 }
 
 /* ---- References ---- */
@@ -322,6 +329,7 @@ struct tw_slot *slot_new(struct tw_engine *engine, const Tradewake__V1__Follower
     snprintf(slot->id, sizeof slot->id, "%s", message->follower_id);
     atomic_init(&slot->refs, 1);
     pthread_mutex_init(&slot->mutex, NULL);
+    atomic_init(&slot->is_halted, halt_covers(engine, slot->id, ""));
     slot->account = (struct tw_account){.balance = TW_DECIMAL_UNSET, .equity = TW_DECIMAL_UNSET,
                                         .free_margin = TW_DECIMAL_UNSET};
     slot->revision = 1;
@@ -382,6 +390,38 @@ static bool follower_answer(struct tw_slot *slot, struct tw_arena *arena, Tradew
     return *ret != NULL ? true : no_memory(refusal);
 }
 
+/* Sessions of what is retired are closed when no job is left. Under change_mutex. */
+static void retired_free(struct tw_engine *engine)
+{
+    struct tw_slot *slot, *idle = NULL;
+    pthread_rwlock_wrlock(&engine->fleet_lock);
+    for (struct tw_slot **at = &engine->retired; *at != NULL;) {
+        slot = *at;
+        if (slot->lane != NULL && tw_lane_jobs(slot->lane) > 0) {
+            at = &slot->retired_next;
+            continue;
+        }
+        *at = slot->retired_next;
+        slot->retired_next = idle;
+        idle = slot;
+    }
+    pthread_rwlock_unlock(&engine->fleet_lock);
+    while (idle != NULL) {
+        slot = idle;
+        idle = slot->retired_next;
+        slot_disconnect(slot);
+        slot_release(slot);
+    }
+}
+
+static bool retired_has(const struct tw_engine *engine, const char *follower_id)
+{
+    for (const struct tw_slot *slot = engine->retired; slot != NULL; slot = slot->retired_next)
+        if (strcmp(slot->id, follower_id) == 0)
+            return true;
+    return false;
+}
+
 static bool follower_add(struct tw_engine *engine, const Tradewake__V1__Follower *wanted,
                          const char *request_id, struct tw_arena *arena, Tradewake__V1__Follower **ret,
                          struct tw_refusal *refusal)
@@ -401,6 +441,12 @@ static bool follower_add(struct tw_engine *engine, const Tradewake__V1__Follower
                          TW_FOLLOWERS_MAX);
     if (!follower_check(engine, wanted, &adapter, refusal))
         return false;
+    retired_free(engine);
+    if (retired_has(engine, wanted->follower_id)) {
+        refusal->retry_after_ns = TW_NS_PER_S;
+        return tw_refuse(refusal, REFUSAL(BROKER_UNAVAILABLE), "follower.follower_id",
+                         "orders of the \"%s\" that was deleted are on their way still", wanted->follower_id);
+    }
     struct tw_slot *slot = slot_new(engine, wanted, engine->next_slot_number + 1);
     if (slot == NULL)
         return no_memory(refusal);
@@ -839,6 +885,7 @@ bool tw_engine_follower_delete(struct tw_engine *engine, const char *follower_id
     if (slot != NULL)
         slot_release(slot);
     pthread_mutex_unlock(&engine->change_mutex);
+    end_await(engine, ok);
     return ok;
 }
 
@@ -921,7 +968,7 @@ void fleet_sweep(struct tw_engine *engine)
         slot_release(out[i]);
     }
     free(out);
-    struct tw_slot *slot, *next, *idle = NULL;
+    struct tw_slot *slot, *next;
     struct tw_slot *followed_out = NULL;
     pthread_rwlock_rdlock(&engine->fleet_lock);
     HASH_ITER(hh, engine->slots, slot, next)
@@ -939,26 +986,8 @@ void fleet_sweep(struct tw_engine *engine)
     uint32_t closing = 0;
     if (followed_out != NULL)
         (void)follower_remove(followed_out, TRADEWAKE__V1__ON_OPEN__ON_OPEN_LEAVE, &closing, &ignored);
-
-    pthread_rwlock_wrlock(&engine->fleet_lock);
-    for (struct tw_slot **at = &engine->retired; *at != NULL;) {
-        slot = *at;
-        if (slot->lane != NULL && tw_lane_jobs(slot->lane) > 0) {
-            at = &slot->retired_next;
-            continue;
-        }
-        *at = slot->retired_next;
-        slot->retired_next = idle;
-        idle = slot;
-    }
-    pthread_rwlock_unlock(&engine->fleet_lock);
+    retired_free(engine);
     compare_some(engine);
-    while (idle != NULL) {
-        slot = idle;
-        idle = slot->retired_next;
-        slot_disconnect(slot);
-        slot_release(slot);
-    }
     pthread_mutex_unlock(&engine->change_mutex);
 }
 
@@ -1154,7 +1183,6 @@ static struct tw_subscription *member_find(const struct tw_master *master, const
 struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_master *master,
                                          struct tw_slot *slot, uint32_t number, const char *id)
 {
-    (void)engine;
     struct tw_subscription *subscription = calloc(1, sizeof *subscription);
     if (subscription == NULL)
         return NULL;
@@ -1164,6 +1192,7 @@ struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_mas
     subscription->slot = slot;
     slot_hold(slot);
     atomic_init(&subscription->refs, 1);
+    atomic_init(&subscription->is_halted, halt_covers(engine, slot->id, master->id));
     subscription->revision = 1;
     subscription->created_wall_ns = subscription->updated_wall_ns = tw_wall_ns();
     return subscription;
@@ -1356,6 +1385,7 @@ bool tw_engine_subscription_delete(struct tw_engine *engine, const char *subscri
         subscription_release(subscription);
     }
     pthread_mutex_unlock(&engine->change_mutex);
+    end_await(engine, ok);
     return ok;
 }
 

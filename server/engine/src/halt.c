@@ -98,6 +98,17 @@ void halt_flags_set(struct tw_engine *engine, const struct tw_active_halt *halt)
     scope_clear(&scope);
 }
 
+/* A follower or subscription that is made anew: what was halted under its ids is halted still. master_id
+ * "": of the follower alone. Under change_mutex. */
+bool halt_covers(const struct tw_engine *engine, const char *follower_id, const char *master_id)
+{
+    for (const struct tw_active_halt *halt = engine->halts; halt != NULL; halt = halt->next)
+        if (!halt->everything && strcmp(halt->follower_id, follower_id) == 0 &&
+            strcmp(halt->master_id, master_id) == 0)
+            return true;
+    return false;
+}
+
 /* Durable before it is answered. */
 static void halts_write(struct tw_engine *engine)
 {

@@ -327,7 +327,7 @@ struct tw_engine {
     /* Set at start. */
     struct tw_executor *executor;
     struct tw_reactor *reactor;
-    struct tw_sampler *sampler;
+    struct tw_sampler *_Atomic sampler; /* NULL until telemetry has started; what was on its way may be earlier */
     const struct tw_engine_adapter *adapters;
     size_t n_adapters;
     uint32_t copies_remembered;
@@ -506,6 +506,7 @@ struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id);
 bool member_add(struct tw_master *master, struct tw_subscription *subscription);
 void member_remove(struct tw_master *master, struct tw_subscription *subscription);
 void halt_flags_set(struct tw_engine *engine, const struct tw_active_halt *halt);
+bool halt_covers(const struct tw_engine *engine, const char *follower_id, const char *master_id);
 /* compare.c: asks the broker for everything and mends what we believe. */
 void reconcile_begin(struct tw_slot *slot);
 

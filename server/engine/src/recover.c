@@ -626,13 +626,54 @@ static void slots_start(struct tw_engine *engine)
         if (slot->number > engine->next_slot_number)
             engine->next_slot_number = slot->number;
     }
-    /* Deleted, but something of it may still be on its way. */
-    for (slot = engine->retired; slot != NULL; slot = slot->retired_next) {
-        struct tw_refusal refusal = {0};
-        if (slot->legs != NULL)
-            (void)slot_start(slot, &refusal);
+    for (slot = engine->retired; slot != NULL; slot = slot->retired_next)
         if (slot->number > engine->next_slot_number)
             engine->next_slot_number = slot->number;
+}
+
+/* Deleted, but something of it is still on its way. */
+static void retired_start(struct tw_engine *engine)
+{
+    for (struct tw_record *record = engine->history.oldest; record != NULL; record = record->newer)
+        for (uint32_t i = 0; engine->retired != NULL && i < record->n_copies; i++) {
+            struct tw_slot *slot = record->copies[i].subscription->slot;
+            struct tw_refusal refusal = {0};
+            if (!slot->is_deleted || slot->session != NULL || copy_is_over(&record->copies[i]))
+                continue;
+            if (!slot_start(slot, &refusal))
+                tw_log(TW_LOG_ERROR, "follower.not_started", "follower=%s why=\"%s\"", slot->id,
+                       refusal.text);
+        }
+}
+
+static bool has_unclosed_leg(const struct tw_position *position)
+{
+    for (const struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
+        for (uint32_t i = 0; i < block->n_legs; i++)
+            if (!block->legs[i].is_closed && !block->legs[i].is_close_planned)
+                return true;
+    return false;
+}
+
+/* A crash between the chunks of a close leaves followers without a copy of it, and a repeat of the event
+ * is a duplicate: what the master does not hold any more is closed here. */
+static void closes_complete(struct recovery *r)
+{
+    char event_id[TW_ID_BYTES];
+    fleet_event_id(r->engine, "repair", event_id);
+    for (uint64_t i = 1; i < r->positions.room; i++) {
+        struct tw_position *position = r->positions.items[i];
+        if (position == NULL || position->state != POSITION_CLOSED || !has_unclosed_leg(position))
+            continue;
+        pthread_mutex_lock(&position->master->mutex);
+        struct tw_record *record =
+            sequencer_close_legs(position->master, position, NULL, ORIGIN(REPAIR), event_id);
+        pthread_mutex_unlock(&position->master->mutex);
+        if (record == NULL)
+            continue;
+        tw_log(TW_LOG_WARN, "recovery.closing", "master=%s position=%s copies=%u event=%s",
+               position->master->id, position->id, record->accepted, event_id);
+        tw_record_release(record);
     }
 }
 
@@ -700,9 +741,11 @@ tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct 
     boot_write(engine, boot_id);
     atomic_store(&engine->journal.last_change_id, tw_journal_appended(engine->log) * 65536);
     slots_start(engine);
+    retired_start(engine);
     legs_key(&r);
-    tables_free(&r);
     copies_resume(engine, !r.is_sealed);
+    closes_complete(&r);
+    tables_free(&r);
     tw_log(TW_LOG_INFO, "journal.read",
            "events=%llu outcomes=%llu copies_open=%u clean_stop=%s ms=%lld",
            (unsigned long long)r.events, (unsigned long long)r.outcomes, open,
