@@ -10,6 +10,7 @@
 #include <tradewake/base/log.h>
 #include <tradewake/journal/journal.h>
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -181,11 +182,12 @@ static struct tw_journal *open_log(const char *dir, uint64_t segment_bytes,
     return journal;
 }
 
+/* The directory stays. */
 static void remove_log(const char *dir)
 {
     char command[256];
 
-    (void)snprintf(command, sizeof(command), "rm -rf '%s'", dir);
+    (void)snprintf(command, sizeof(command), "rm -f '%s'/*.log", dir);
     CHECK(system(command) == 0, "cannot remove %s", dir);
 }
 
@@ -434,6 +436,31 @@ static void measure_append(const char *dir, size_t size)
     remove_log(dir);
 }
 
+/* What the disk itself needs: data that is overwritten in a file of zeros. */
+static void measure_disk(const char *dir)
+{
+    static int64_t ns[2000];
+    static uint8_t bytes[1 << 20];
+    const struct tw_journal_disk *disk = tw_journal_disk_real();
+    char path[256];
+
+    (void)snprintf(path, sizeof(path), "%s/floor", dir);
+    int fd = disk->open(NULL, path, O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0, "cannot make %s", path);
+    CHECK(disk->pwrite(NULL, fd, bytes, sizeof(bytes), 0) == sizeof(bytes), "cannot write %s",
+          path);
+    CHECK(disk->fdatasync(NULL, fd) == 0, "cannot sync %s", path);
+    for (uint32_t i = 0; i < 2000; i++) {
+        (void)disk->pwrite(NULL, fd, bytes, 248, (int64_t)i * 248);
+        int64_t before = tw_mono_ns();
+        (void)disk->fdatasync(NULL, fd);
+        ns[i] = tw_mono_ns() - before;
+    }
+    (void)disk->close(NULL, fd);
+    (void)disk->unlink(NULL, path);
+    print_ns("fdatasync of 248 bytes, the disk alone", ns, 2000);
+}
+
 static void measure_sync(const char *dir)
 {
     static int64_t ns[2000];
@@ -507,6 +534,7 @@ static void measure(const char *dir)
     measure_append(dir, 200);
     measure_append(dir, 4096);
     measure_append(dir, 10240);
+    measure_disk(dir);
     measure_sync(dir);
     measure_durable(dir, 1);
     measure_durable(dir, 64);
@@ -527,5 +555,6 @@ int main(int argc, char **argv)
     many_append(dir, false);
     many_append(dir, true);
     append_beside_syncs(dir);
+    (void)rmdir(dir);
     return failures == 0 ? 0 : 1;
 }

@@ -261,3 +261,17 @@ Test(journal_append, without_syncs_all_is_durable_at_once_and_the_disk_is_never_
     open_well();
     cr_expect_eq(oracle.replayed_last, 200);
 }
+
+/* A step of zeros costs a sync of its own, so there is one for many records. */
+Test(journal_append, space_ahead_is_prepared_in_steps_not_with_every_sync)
+{
+    uint64_t syncs = oracle.disk.synced_count;
+
+    for (int i = 0; i < 20; i++) {
+        oracle_append(&oracle, 8);
+        oracle_sync(&oracle);
+    }
+
+    cr_expect_leq(oracle.disk.synced_count - syncs, 20 + 4, "%d syncs for 20",
+                  (int)(oracle.disk.synced_count - syncs));
+}

@@ -22,19 +22,24 @@ static uint64_t step_bytes(const struct tw_journal *journal)
     return step < AHEAD_STEP_BYTES ? step : AHEAD_STEP_BYTES;
 }
 
+static uint64_t round_up(uint64_t value, uint64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
 /* A file is zeros up to twice of what is used of the current one: whole when that is half full. The
- * work is spread over the appends that ask for it, and an idle log takes little space. */
+ * work is spread over the appends that ask for it, and an idle log takes little space. Both of
+ * these move in whole steps: every change costs a sync of its own. */
 static uint64_t zeros_wanted(const struct tw_journal *journal, uint64_t offset)
 {
-    uint64_t step = step_bytes(journal);
-    uint64_t wanted = (2 * offset + step - 1) / step * step;
+    uint64_t wanted = round_up(2 * offset, step_bytes(journal));
     return wanted < journal->segment_bytes ? wanted : journal->segment_bytes;
 }
 
 static uint64_t current_zeros_wanted(const struct tw_journal *journal, uint64_t offset)
 {
     uint64_t wanted = zeros_wanted(journal, offset);
-    uint64_t reserve = offset + journal_reserve_bytes(journal);
+    uint64_t reserve = round_up(offset, step_bytes(journal)) + journal_reserve_bytes(journal);
 
     if (reserve > journal->segment_bytes)
         reserve = journal->segment_bytes;
