@@ -16,6 +16,7 @@ struct command {
 static const struct command commands[] = {
     {"burst", "closes x followers calls at once over each pool", bench_burst, 15},
     {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost, 15},
+    {"serve-burst", "the burst through a running server: own time and path time", bench_serve_burst, 15},
     {"intake", "events per second and latency, beside a bare gRPC C core echo", bench_intake, 15},
     {"scale", "30 to 10 000 followers without threads: own time, CPU per copy", bench_scale, 5},
     {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3},
