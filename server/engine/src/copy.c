@@ -1270,6 +1270,12 @@ static void cancelled(struct tw_job *job)
     tw_record_release(record);
 }
 
+/* A lane has other jobs too: questions to the broker. NULL: it is not a copy's. */
+struct tw_copy *copy_of_job(struct tw_job *job)
+{
+    return job->run == run ? (struct tw_copy *)job : NULL;
+}
+
 /* ---- For the planner: before submit, nobody else sees the copy ---- */
 
 void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription)

@@ -701,8 +701,8 @@ bool tw_engine_follower_update(struct tw_engine *engine, const Tradewake__V1__Fo
 
 static bool withdraw_match(struct tw_job *job, void *context)
 {
-    struct tw_copy *copy = (struct tw_copy *)job;
-    if (context != NULL && copy->record->master != context)
+    struct tw_copy *copy = copy_of_job(job);
+    if (copy == NULL || (context != NULL && copy->record->master != context))
         return false;
     if (!atomic_load_explicit(&copy->may_be_withdrawn, memory_order_acquire))
         return false;

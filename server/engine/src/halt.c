@@ -123,8 +123,8 @@ static void halts_write(struct tw_engine *engine)
 /* Opens of this subscription that wait. */
 static bool halts_job(struct tw_job *job, void *context)
 {
-    struct tw_copy *copy = (struct tw_copy *)job;
-    if (copy->subscription != context || job->job_class != TW_JOB_NORMAL ||
+    struct tw_copy *copy = copy_of_job(job);
+    if (copy == NULL || copy->subscription != context || job->job_class != TW_JOB_NORMAL ||
         !atomic_load_explicit(&copy->may_be_withdrawn, memory_order_acquire))
         return false;
     atomic_store_explicit(&copy->withdrawn_for, REASON(HALTED), memory_order_release);

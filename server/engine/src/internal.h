@@ -496,6 +496,7 @@ struct tw_slot *slot_new(struct tw_engine *engine, const Tradewake__V1__Follower
 struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_master *master,
                                          struct tw_slot *slot, uint32_t number, const char *id);
 bool copy_is_over(const struct tw_copy *copy);
+struct tw_copy *copy_of_job(struct tw_job *job);
 void position_remember_only(struct tw_position *position);
 void history_link(struct tw_engine *engine, struct tw_record *record);
 void history_unlink(struct tw_engine *engine, struct tw_record *record);
