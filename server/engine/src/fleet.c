@@ -34,15 +34,23 @@ static void follower_write(struct tw_slot *slot)
     state_out_clear(&out);
 }
 
-static void subscription_write(struct tw_subscription *subscription)
+/* 0: nothing is written down. */
+static uint64_t subscription_append(struct tw_subscription *subscription)
 {
     struct tw_engine *engine = subscription->slot->engine;
     struct state_out out = {0};
     if (engine->log == NULL)
-        return;
+        return 0;
     state_put_subscription(&out, subscription);
-    log_await(engine, log_append(engine, STATE_SUBSCRIPTION, &out));
+    uint64_t sequence = log_append(engine, STATE_SUBSCRIPTION, &out);
     state_out_clear(&out);
+    return sequence;
+}
+
+/* Never under a master's mutex, which the journal thread takes to forget. */
+static void subscription_write(struct tw_subscription *subscription)
+{
+    log_await(subscription->slot->engine, subscription_append(subscription));
 }
 
 /* Not awaited here, under a master's mutex: see end_await(). */
@@ -784,7 +792,7 @@ static bool subscription_end(struct tw_subscription *subscription, Tradewake__V1
         return true;
     case TRADEWAKE__V1__ON_OPEN__ON_OPEN_FOLLOW_OUT:
         subscription->is_leaving = true;
-        subscription_write(subscription);
+        (void)subscription_append(subscription); /* end_await() waits for it */
         return true;
     default:
         return tw_refuse(refusal, REFUSAL(HAS_OPEN_COPIES), "on_open",
