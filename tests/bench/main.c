@@ -44,7 +44,7 @@ static const struct option options_table[] = {
     {"--rounds", "what is compared takes turns within each (15; 5 or fewer where they are long)", NUMBER, AT(rounds)},
     {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},
     {"--outstanding", "intake: events on their way at once (32)", NUMBER, AT(outstanding)},
-    {"--events", "intake: events of a round (20000)", NUMBER, AT(events)},
+    {"--events", "intake: events of a round; scale: copies of one (20000)", NUMBER, AT(events)},
     {"--points", "scale: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
     {"--adapter", "serve-burst: the followers' broker (paper)", TEXT, AT(adapter)},
     {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},

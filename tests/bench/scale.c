@@ -2,7 +2,7 @@
  * copy costs in processor time, all of the server's counted, the reading of accounts too.
  *
  * Each size is a server of its own. Events come one after the other, each when the one before is done at
- * every follower; a round has as many as make about 20 000 copies. */
+ * every follower; a round has as many as make --events copies. */
 #include "bench.h"
 #include "driven.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POINTS_MAX = 16, COPIES_OF_ROUND = 20000, FOLLOWERS_MAX = 10000 };
+enum { POINTS_MAX = 16, FOLLOWERS_MAX = 10000 };
 
 struct point {
     uint32_t followers;
@@ -24,7 +24,8 @@ struct point {
 };
 
 struct sender {
-    uint32_t turn; /* over all rounds */
+    uint32_t events; /* of a round */
+    uint32_t turn;   /* over all rounds */
 };
 
 static size_t event_make(void *context, uint32_t slot, uint8_t bytes[LOAD_MESSAGE_BYTES])
@@ -42,10 +43,11 @@ static size_t event_make(void *context, uint32_t slot, uint8_t bytes[LOAD_MESSAG
     return driven_event_pack(&event, bytes);
 }
 
-static uint32_t events_of(uint32_t followers)
+/* An even number: what is opened is closed. */
+static uint32_t events_of(uint32_t copies, uint32_t followers)
 {
-    uint32_t pairs = (COPIES_OF_ROUND / 2 + followers - 1) / followers;
-    return 2 * pairs;
+    uint32_t pairs = (copies / 2 + followers - 1) / followers;
+    return pairs > 0 ? 2 * pairs : 2;
 }
 
 /* The summary once it has `count` copies. */
@@ -72,7 +74,7 @@ static bool round_run(struct driven *server, struct load *load, struct sender *s
                       struct driven_summary *before, struct series *series, uint32_t round)
 {
     const struct load_work work = {
-        .count = events_of(followers), .outstanding = 1, .make = event_make, .context = sender};
+        .count = sender->events, .outstanding = 1, .make = event_make, .context = sender};
     uint64_t copies = (uint64_t)work.count * followers;
     struct driven_summary after;
     double cpu_us = process_cpu_us(server->pid);
@@ -108,7 +110,7 @@ static bool point_rounds(struct driven *server, struct load *load, const struct 
     double *all = calloc(6 * n, sizeof *all);
     struct series series = {all, all + n, all + 2 * n, all + 3 * n, all + 4 * n, all + 5 * n};
     struct driven_summary before = {0};
-    struct sender sender = {0};
+    struct sender sender = {.events = events_of(options->events, point->followers)};
     bool is_good = true;
     for (uint32_t round = 0; round <= n && is_good; round++) {
         progress("scale", round, options->rounds + 1);
@@ -164,7 +166,7 @@ static void scale_print(const struct bench_options *options, const struct point 
     struct machine machine;
     machine_look(&machine);
     if (options->json) {
-        printf("{\"bench\":\"scale\",\"rounds\":%u,\"points\":[", options->rounds);
+        printf("{\"bench\":\"scale\",\"copies\":%u,\"rounds\":%u,\"points\":[", options->events, options->rounds);
         for (uint32_t i = 0; i < n; i++) {
             printf("%s{\"followers\":%u,", i == 0 ? "" : ",", points[i].followers);
             times_json(stdout, "own_ms", &points[i].own_ms);
@@ -177,9 +179,9 @@ static void scale_print(const struct bench_options *options, const struct point 
         return;
     }
     machine_print(stdout, &machine);
-    printf("Events one after the other, %d copies a round, accounts that answer at once and need no thread; "
+    printf("Events one after the other, %u copies a round, accounts that answer at once and need no thread; "
            "medians of %u rounds\n\n",
-           COPIES_OF_ROUND, options->rounds);
+           options->events, options->rounds);
     printf("%9s %9s %9s %9s %9s %12s %14s %12s\n", "followers", "own p50", "p95", "p99", "max ms", "CPU us/copy",
            "idle CPU us/s", "copies/s");
     for (uint32_t i = 0; i < n; i++)

@@ -57,7 +57,8 @@ static _Noreturn void floor_main(const struct bench_options *options, struct flo
                           .followers = options->followers,
                           .answer_ns = options->answer_ns,
                           .copies = memory->copies};
-    const struct pool_settings settings = {.threads = burst_copies(&burst),
+    uint32_t threads = options->threads > burst_copies(&burst) ? options->threads : burst_copies(&burst);
+    const struct pool_settings settings = {.threads = threads, /* as in `burst` */
                                            .closes = options->closes,
                                            .followers = options->followers};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
