@@ -368,6 +368,47 @@ static void round_run(uint64_t *state)
         tw_lane_free(lanes[i].lane);
 }
 
+/* ---- one worker that is always just about to sleep ---- */
+
+struct ball {
+    struct tw_job job;
+    atomic_uint back;
+};
+
+static void ball_run(struct tw_job *job)
+{
+    struct ball *ball = (struct ball *)job;
+    tw_job_finish(job, TW_JOB_DONE);
+    atomic_fetch_add(&ball->back, 1);
+}
+
+/* The next job comes while the worker goes from its last one to sleep: a wake that is lost between the
+ * two ends as a standstill. A pause of random length moves the moment about. */
+static unsigned long play_ball(uint64_t *state)
+{
+    const struct tw_executor_options options = {.threads_ready = 1, .threads_max = 1};
+    struct tw_error error = {0};
+    if (tw_executor_start(&options, &executor, &error) != TW_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        exit(1);
+    }
+    struct tw_lane *lane = tw_lane_new(executor, 1, NULL);
+    struct ball ball = {.job = {.run = ball_run, .lane = lane}};
+    struct tw_job *job = &ball.job;
+    unsigned played = 0;
+    for (int64_t end_ns = tw_mono_ns() + ROUND_MS * TW_NS_PER_MS; tw_mono_ns() < end_ns;) {
+        tw_executor_submit(executor, &job, 1);
+        played++;
+        while (atomic_load(&ball.back) != played)
+            continue;
+        for (volatile unsigned pause = (unsigned)(random_next(state) % 2000); pause > 0; pause--)
+            continue;
+    }
+    tw_executor_stop(executor);
+    tw_lane_free(lane);
+    return played;
+}
+
 static uint64_t number_option(int argc, char **argv, const char *name, uint64_t otherwise)
 {
     for (int i = 1; i + 1 < argc; i++)
@@ -382,20 +423,24 @@ int main(int argc, char **argv)
     uint64_t seed = number_option(argc, argv, "--seed", (uint64_t)tw_mono_ns() | 1), state = seed;
     int64_t end_ns = tw_mono_ns() + (int64_t)seconds * TW_NS_PER_S;
     unsigned rounds = 0;
+    unsigned long played = 0;
     printf("seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
-    alarm((unsigned)seconds + 100); /* a deadlock ends as a failure */
-    for (; tw_mono_ns() < end_ns; rounds++)
+    alarm((unsigned)seconds + 60); /* a standstill ends as a failure */
+    for (; tw_mono_ns() < end_ns; rounds++) {
+        played += play_ball(&state);
         round_run(&state);
+    }
 
     unsigned long back = atomic_load(&done) + atomic_load(&cancelled);
     unsigned long broken = atomic_load(&twice) + atomic_load(&overlapping) + atomic_load(&overtaking) +
                            atomic_load(&over_parallel);
     printf("rounds %u: submitted %lu, came back %lu (done %lu, cancelled %lu)\n"
            "runs %lu, parks %lu, unparked %lu, grown %lu\n"
+           "handed to a worker about to sleep %lu\n"
            "twice back %lu, overlapping %lu, overtaking %lu, over max_parallel %lu\n",
            rounds, atomic_load(&submitted), back, atomic_load(&done), atomic_load(&cancelled),
-           atomic_load(&runs), atomic_load(&parks), atomic_load(&unparked), atomic_load(&grown),
+           atomic_load(&runs), atomic_load(&parks), atomic_load(&unparked), atomic_load(&grown), played,
            atomic_load(&twice), atomic_load(&overlapping), atomic_load(&overtaking),
            atomic_load(&over_parallel));
     return atomic_load(&submitted) == back && broken == 0 ? 0 : 1;
