@@ -297,6 +297,7 @@ struct tw_record {
     uint8_t *packed; /* the TradeEvent as received; NULL for what the service made itself */
     size_t packed_bytes;
     uint32_t n_copies, accepted, skipped;
+    atomic_uint n_planned; /* so many of the copies are there to be read; the rest is planned right now */
 
     atomic_uint pending_sent, pending_done;
     atomic_uint changes_queued; /* of its copies, not taken up by the journal thread yet */

@@ -551,7 +551,8 @@ size_t tw_engine_copies_list(struct tw_engine *engine, const struct tw_copy_filt
     struct tw_record *record = history_below(engine, NULL, number);
     while (record != NULL && n < n_max) {
         bool is_cursors = !is_first && record->number == cursor->record_number;
-        uint32_t i = is_cursors ? index_max : record->n_copies;
+        uint32_t n_planned = atomic_load_explicit(&record->n_planned, memory_order_acquire);
+        uint32_t i = is_cursors ? index_max : n_planned;
         if (i > 0 && record_matches(record, filter))
             while (i > 0 && n < n_max) {
                 struct tw_copy *copy = &record->copies[--i];

@@ -527,6 +527,7 @@ static void copies_complete(struct tw_record *record)
     if (n < record->n_copies)
         tw_log(TW_LOG_WARN, "recovery.unplanned", "master=%s event=%s copies=%u next=\"send a snapshot\"",
                record->master->id, record->event_id, record->n_copies - n);
+    atomic_store_explicit(&record->n_planned, n, memory_order_relaxed);
     record->n_copies = n; /* plans are written from the first on: what is missing is at the end */
 }
 

@@ -691,6 +691,7 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
         copy->updated_wall_ns = now_wall_ns;
         copy->is_change_queued = true; /* nobody else sees it yet */
     }
+    atomic_store_explicit(&record->n_planned, until, memory_order_release);
     if (p->engine->log != NULL) {
         chunk_write(p, from, until);
         uint32_t journaled_ns = (uint32_t)(tw_mono_ns() - record->received_mono_ns);
@@ -1243,6 +1244,7 @@ struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw
     }
     uint32_t missing = n - made + record->skipped;
     record->n_copies = made;
+    atomic_store_explicit(&record->n_planned, made, memory_order_release);
     atomic_fetch_sub(&record->pending_sent, missing + 1);
     atomic_fetch_sub(&record->pending_done, missing + 1);
     atomic_fetch_sub(&record->refs, missing);
@@ -1304,6 +1306,7 @@ struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_posit
         pthread_mutex_unlock(&member->mutex);
     }
     record->n_copies = record->accepted = made;
+    atomic_store_explicit(&record->n_planned, made, memory_order_release);
     atomic_store(&record->pending_sent, made);
     atomic_store(&record->pending_done, made);
     atomic_fetch_add(&record->refs, made);
