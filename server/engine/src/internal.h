@@ -110,7 +110,7 @@ struct tw_subscription {
     uint64_t revision;
     int64_t updated_wall_ns;
     bool is_leaving; /* follows out */
-    bool is_gone;    /* deleted; kept for the copies that name it */
+    atomic_bool is_gone; /* deleted; kept for the copies that name it */
     struct tw_subscription *retired;
 };
 
@@ -357,6 +357,12 @@ struct tw_engine {
     atomic_uint n_followers, n_connected;
     pthread_mutex_t change_mutex; /* one change of the fleet at a time; outside every other lock */
 
+    struct { /* inside a master's mutex */
+        pthread_mutex_t mutex;
+        struct forgotten_event *events;
+        int64_t horizon_wall_ns; /* 0 = nothing was ever dropped */
+    } forgotten;
+
     struct {
         pthread_mutex_t mutex;
         struct tw_record *newest, *oldest; /* numbers fall from newest to oldest */
@@ -384,6 +390,14 @@ struct tw_engine {
         struct tw_change_feed *feeds;
     } journal;
 };
+
+/* forgotten.c: events whose copies are forgotten. Under the master's mutex. */
+void forgotten_add(struct tw_engine *engine, const struct tw_record *record);
+/* True: ret->is_duplicate says whether it was here. False: another event had the id, or it is too old. */
+bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
+                    const uint8_t hash[TW_EVENT_HASH_BYTES], struct tw_submitted *ret,
+                    struct tw_refusal *refusal);
+void forgotten_clear(struct tw_engine *engine);
 
 /* messages.c */
 ProtobufCMessage *message_copy(const ProtobufCMessage *message, struct tw_arena *arena /* NULL = heap */);

@@ -691,13 +691,13 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
         copy->updated_wall_ns = now_wall_ns;
         copy->is_change_queued = true; /* nobody else sees it yet */
     }
-    atomic_store_explicit(&record->n_planned, until, memory_order_release);
     if (p->engine->log != NULL) {
         chunk_write(p, from, until);
         uint32_t journaled_ns = (uint32_t)(tw_mono_ns() - record->received_mono_ns);
         for (uint32_t i = from; i < until; i++)
             record->copies[i].journaled_ns = journaled_ns;
     }
+    atomic_store_explicit(&record->n_planned, until, memory_order_release);
     for (uint32_t i = from; i < until; i++)
         change_push(&record->copies[i]);
     tw_executor_submit(p->engine->executor, jobs, n_jobs);
@@ -1163,6 +1163,7 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
                          "nobody follows \"%s\"", event->master_id);
     pthread_mutex_lock(&master->mutex);
     struct tw_record *known = NULL, *record = NULL;
+    struct tw_submitted forgotten = {0};
     bool ok = true;
     HASH_FIND_STR(master->records, event->event_id, known);
     if (known != NULL) {
@@ -1174,7 +1175,9 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
             tw_refuse(refusal, REFUSAL(EVENT_ID_REUSED), "event.event_id",
                       "\"%s\" was another event of \"%s\"", event->event_id, master->id);
         }
-    } else {
+    } else if (!forgotten_find(engine, event, hash, &forgotten, refusal)) {
+        ok = false;
+    } else if (!forgotten.is_duplicate) {
         master_prune(master);
         if (master->n_members == 0)
             ok = tw_refuse(refusal, REFUSAL(MASTER_NOT_FOUND), "event.master_id",
@@ -1185,6 +1188,10 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
     pthread_mutex_unlock(&master->mutex);
     if (!ok)
         return false;
+    if (record == NULL) {
+        *ret = forgotten;
+        return true;
+    }
     *ret = (struct tw_submitted){
         .record = record,
         .is_duplicate = known != NULL,
