@@ -14,7 +14,10 @@
 /* ---- What became of an event, as a message ---- */
 
 struct answer {
-    struct tw_record *record; /* a reference */
+    struct tw_record *record; /* a reference; NULL, with is_duplicate: its copies are forgotten */
+    char event_id[TW_ID_BYTES];
+    int64_t received_wall_ns;
+    struct tw_record_counts counts;
     bool is_duplicate, sequence_gap;
     uint64_t expected_sequence;
     enum tw_wait wait;
@@ -85,6 +88,11 @@ static bool fill_copies(const struct answer *answer, struct tw_arena *arena,
     return true;
 }
 
+static uint32_t answer_pending(const struct answer *answer)
+{
+    return answer->record != NULL ? tw_record_pending(answer->record, answer->wait) : 0;
+}
+
 /* NULL: the arena is full. */
 static Tradewake__V1__SubmitEventResponse *answer_message(const struct answer *answer,
                                                           struct tw_arena *arena)
@@ -93,17 +101,17 @@ static Tradewake__V1__SubmitEventResponse *answer_message(const struct answer *a
     if (m == NULL)
         return NULL;
     tradewake__v1__submit_event_response__init(m);
-    const char *event_id = tw_record_event_id(answer->record);
-    m->event_id = tw_arena_text(arena, event_id, strlen(event_id));
-    m->pending = tw_record_pending(answer->record, answer->wait); /* before the states are read */
-    struct tw_record_counts counts = tw_record_counts_get(answer->record);
-    m->accepted = counts.accepted;
-    m->skipped = counts.skipped;
+    m->event_id = tw_arena_text(arena, answer->event_id, strlen(answer->event_id));
+    m->pending = answer_pending(answer); /* before the states are read */
+    m->accepted = answer->counts.accepted;
+    m->skipped = answer->counts.skipped;
     m->duplicate = answer->is_duplicate;
     m->sequence_gap = answer->sequence_gap;
     m->expected_sequence = answer->expected_sequence;
-    m->received_at = time_message(arena, tw_record_received_wall_ns(answer->record));
-    return m->event_id != NULL && m->received_at != NULL && fill_copies(answer, arena, m) ? m : NULL;
+    m->received_at = time_message(arena, answer->received_wall_ns);
+    if (m->event_id == NULL || m->received_at == NULL)
+        return NULL;
+    return answer->record == NULL || fill_copies(answer, arena, m) ? m : NULL;
 }
 
 /* ---- From the request to the engine ---- */
@@ -144,7 +152,14 @@ static bool submit(struct tw_call *call, const Tradewake__V1__TradeEvent *messag
         .is_duplicate = submitted.is_duplicate,
         .sequence_gap = submitted.sequence_gap,
         .expected_sequence = submitted.expected_sequence,
+        .received_wall_ns = submitted.forgotten_received_wall_ns,
+        .counts = {.accepted = submitted.forgotten_accepted, .skipped = submitted.forgotten_skipped},
     };
+    snprintf(ret->event_id, sizeof ret->event_id, "%s", event.event_id);
+    if (ret->record != NULL) {
+        ret->received_wall_ns = tw_record_received_wall_ns(ret->record);
+        ret->counts = tw_record_counts_get(ret->record);
+    }
     return true;
 }
 
@@ -191,7 +206,7 @@ static void submit_wait(struct tw_call *call, struct waiting *waiting)
                                           : now_ns + (int64_t)TW_WAIT_MS_DEFAULT * TW_NS_PER_MS;
     if (deadline_ns != INT64_MAX && !is_accepted_enough)
         until_ns = deadline_ns - (int64_t)TW_WAIT_MARGIN_MS * TW_NS_PER_MS;
-    if (tw_record_pending(waiting->answer.record, waiting->answer.wait) == 0) {
+    if (answer_pending(&waiting->answer) == 0) {
         submit_answer(call, waiting);
         return;
     }
@@ -252,15 +267,16 @@ void tw_submit_event_on_finished(struct tw_call *call, bool cancelled)
 {
     (void)cancelled;
     struct waiting *waiting = tw_call_data(call);
-    if (waiting != NULL)
+    if (waiting != NULL && waiting->answer.record != NULL)
         tw_record_release(waiting->answer.record);
 }
 
 /* ---- StreamEvents: answers in the order of the requests ---- */
 
 struct stream_answer {
-    struct answer answer;       /* record NULL: refused */
-    struct tw_refusal *refusal; /* from the heap */
+    struct answer answer;
+    bool is_taken;              /* else it was refused */
+    struct tw_refusal *refusal; /* from the heap; NULL: no memory for it either */
     char event_id[TW_ID_BYTES];
 };
 
@@ -318,7 +334,7 @@ static bool stream_write(struct tw_call *call, struct stream_answer *entry, bool
     m.event_id = entry->event_id;
     tw_arena_init(&arena, TW_ANSWER_BYTES_MAX * 4);
     struct tw_refusal too_large = {0};
-    if (entry->answer.record != NULL) {
+    if (entry->is_taken) {
         m.answer_case = TRADEWAKE__V1__STREAM_EVENTS_RESPONSE__ANSWER_ACCEPTED;
         m.accepted = answer_message(&entry->answer, &arena);
         if (m.accepted == NULL)
@@ -397,6 +413,7 @@ void tw_stream_events_on_request(struct tw_call *call, const ProtobufCMessage *r
         snprintf(entry->event_id, sizeof entry->event_id, "%s", m->event->event_id);
     bool ok = invalid == NULL && check_view((int)m->view, &refusal) &&
               submit(call, m->event, &entry->answer, &refusal);
+    entry->is_taken = ok;
     if (!ok)
         entry->refusal = refusal_keep(invalid != NULL ? invalid : &refusal);
     entry->answer.view = m == NULL || m->view == 0 ? TRADEWAKE__V1__COPY_VIEW__COPY_VIEW_COUNTS : m->view;

@@ -276,6 +276,7 @@ static void forget(struct tw_engine *engine, struct tw_record *record)
     pthread_mutex_lock(&master->mutex);
     if (record->hh.tbl != NULL) /* a snapshot's is in no table, nor is a twin of one that is remembered */
         HASH_DEL(master->records, record);
+    forgotten_add(engine, record);
     pthread_mutex_unlock(&master->mutex);
     uint64_t last = atomic_load_explicit(&engine->journal.forgotten_change_id, memory_order_relaxed);
     pthread_mutex_lock(&engine->journal.index_mutex);
@@ -481,11 +482,11 @@ static void slots_write(struct tw_engine *engine)
 }
 
 /* Whoever waits for these events hears that they are durable, or waits for the next turn. */
-static void fresh_announce(struct tw_engine *engine, struct tw_record *record)
+static void fresh_announce(struct tw_record *record)
 {
     while (record != NULL) {
         struct tw_record *next = record->next_fresh;
-        assert(is_durable_until(engine, record->durable_sequence)); /* it was appended before the sync */
+        assert(is_durable_until(record->engine, record->durable_sequence)); /* it was appended before the sync */
         atomic_store_explicit(&record->is_durable, true, memory_order_release);
         record_wake(record);
         tw_record_release(record);
@@ -539,7 +540,7 @@ static void turn(struct tw_engine *engine)
         copy = batch_take(engine, &batch, copy);
         if (engine->log != NULL && tw_journal_durable(engine->log) < tw_journal_appended(engine->log))
             (void)tw_journal_sync(engine->log);
-        fresh_announce(engine, fresh);
+        fresh_announce(fresh);
         fresh = NULL;
         batch_publish(engine, &batch);
     } while (copy != NULL);

@@ -42,6 +42,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
     pthread_mutex_init(&engine->history.mutex, NULL);
+    pthread_mutex_init(&engine->forgotten.mutex, NULL);
 
     pthread_mutex_init(&engine->journal.index_mutex, NULL);
     pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
@@ -107,6 +108,7 @@ void tw_engine_stop(struct tw_engine *engine)
         subscription_release(engine->retired_subscriptions);
         engine->retired_subscriptions = next;
     }
+    forgotten_clear(engine);
     tw_journal_close(engine->log);
     pthread_mutex_destroy(&engine->journal.index_mutex);
     pthread_mutex_destroy(&engine->journal.feeds_mutex);

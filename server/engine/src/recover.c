@@ -348,6 +348,7 @@ static void forget_oldest(struct recovery *r)
         history_unlink(engine, oldest);
         if (oldest->hh.tbl != NULL) /* a twin of one that is remembered is in no table */
             HASH_DEL(oldest->master->records, oldest);
+        forgotten_add(engine, oldest);
         record_copies_trim(oldest);
         tw_record_release(oldest);
     }

@@ -79,7 +79,10 @@ struct tw_submission {
 };
 
 struct tw_submitted {
-    struct tw_record *record; /* a reference of the caller's: tw_record_release() */
+    struct tw_record *record; /* a reference of the caller's: tw_record_release(). NULL: a duplicate whose
+                               * copies are forgotten; what is left of it is below */
+    int64_t forgotten_received_wall_ns;
+    uint32_t forgotten_accepted, forgotten_skipped;
     bool is_duplicate;
     bool sequence_gap;
     uint64_t expected_sequence; /* 0 = not numbered */
