@@ -22,7 +22,7 @@ static void *method_call, *method_stream;
 /* A call, from before it came to after it ended. */
 struct echo_call {
     bool is_stream;
-    enum { STEP_COME, STEP_MESSAGE, STEP_LAST } step;
+    enum echo_step { STEP_COME, STEP_MESSAGE, STEP_LAST } step;
     grpc_completion_queue *queue;
     grpc_call *core;
     grpc_metadata_array metadata;
@@ -49,7 +49,7 @@ static grpc_byte_buffer *answer_make(void)
     return grpc_raw_byte_buffer_create(&slice, 1);
 }
 
-static void batch(struct echo_call *call, const grpc_op *ops, size_t n, int step)
+static void batch(struct echo_call *call, const grpc_op *ops, size_t n, enum echo_step step)
 {
     call->step = step;
     if (grpc_call_start_batch(call->core, ops, n, call, NULL) != GRPC_CALL_OK)

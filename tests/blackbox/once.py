@@ -7,7 +7,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
-from blackbox import Fleet, prove, wait_until  # noqa: E402
+from blackbox import CONFIG, Fleet, prove, wait_until  # noqa: E402
 
 
 def one_event_from_many_clients(options, checks, clients=100, followers=30):
@@ -77,7 +77,29 @@ def halt_in_mid_burst(options, checks, after_s, positions=27, followers=30, max_
         checks.true("%s: resumed, opens go out again" % name, fleet.is_unharmed("again"), "not everywhere")
 
 
+def forgotten_event(options, checks, followers=20, positions=100):
+    """Its copies are forgotten, itself it is not: after a kill neither."""
+    with Fleet(options.program, followers, {"latency": "zero"},
+               config=CONFIG + "copies:\n  remembered: 1000\n") as fleet:
+        first = fleet.open("0")
+        fleet.submit(first)
+        fleet.submit(fleet.close("0"))
+        for index in range(1, positions):
+            fleet.submit(fleet.open("%d" % index))
+            fleet.submit(fleet.close("%d" % index))
+        wait_until(lambda: len(fleet.copies()) <= 1000 + followers, 20, "forgotten")
+        deals = sum(fleet.deals().values())
+        again = fleet.submit(first)
+        checks.equal("an event whose copies are forgotten is a duplicate",
+                     (again.duplicate, again.accepted, len(again.copies)), (True, followers, 0))
+        other = fleet.open("0", volume="0.77")
+        checks.refused("other content under its id is refused", lambda: fleet.submit(other), "ALREADY_EXISTS",
+                       "EVENT_ID_REUSED")
+        checks.equal("no order went out again", sum(fleet.deals().values()), deals)
+
+
 def main(options, checks):
+    forgotten_event(options, checks)
     one_event_from_many_clients(options, checks)
     halt_in_mid_burst(options, checks, after_s=0.5)
     halt_in_mid_burst(options, checks, after_s=2.1)
