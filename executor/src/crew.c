@@ -425,6 +425,20 @@ static uint32_t steal(struct group *mine, struct group *theirs)
     return due;
 }
 
+/* True: there is something to do that was another group's. */
+static bool help_others(struct group *group)
+{
+    if (atomic_load_explicit(&group->queue.count, memory_order_relaxed) > 1)
+        return false;
+    struct group *behind = busiest_other(group);
+    if (behind == NULL)
+        return false;
+    uint32_t due = steal(group, behind);
+    if (due > 0)
+        futex_wake(&group->epoch, due);
+    return true;
+}
+
 /* Waits for the worker's next job. NULL: the crew stops. */
 static struct tw_job *worker_take(struct worker *worker)
 {
@@ -442,17 +456,10 @@ static struct tw_job *worker_take(struct worker *worker)
         looked(worker);
         if (due > 0)
             futex_wake(&group->epoch, due);
-        struct group *behind = NULL;
-        if (atomic_load_explicit(&group->queue.count, memory_order_relaxed) <= 1)
-            behind = busiest_other(group);
-        if (behind != NULL) {
-            due = steal(group, behind);
-            if (due > 0)
-                futex_wake(&group->epoch, due);
-        }
+        bool has_more = help_others(group);
         if (job != NULL)
             return job;
-        if (behind != NULL)
+        if (has_more)
             continue;
 
         if (atomic_load_explicit(&crew->quit, memory_order_relaxed))

@@ -30,8 +30,9 @@ enum { QUEUE_OVERFLOW = TW_GROUPS_MAX, QUEUE_PORTS };
 
 struct crew;
 
+/* Neighbours share cache lines, and a core: the workers of a group are made in a row. */
 struct worker {
-    _Alignas(CACHE_LINE) pthread_t id;
+    pthread_t id;
     struct group *group;
 
     /* The worker's alone. */

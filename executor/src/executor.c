@@ -282,7 +282,7 @@ static bool port_put(struct port *port, struct batch *batch)
 struct calls {
     struct wakes wakes;
     bool has_wakes;
-    struct port *post; /* its task has to be posted */
+    bool posts[PORTS_MAX]; /* the port's task has to be posted */
 };
 
 static void hand_over(struct tw_executor *executor, struct port *port, struct batch *batch,
@@ -294,7 +294,7 @@ static void hand_over(struct tw_executor *executor, struct port *port, struct ba
         crew_put(&executor->crew, batch, &calls->wakes);
         calls->has_wakes = true;
     } else if (port_put(port, batch)) {
-        calls->post = port;
+        calls->posts[port->index - QUEUE_PORTS] = true;
     }
 }
 
@@ -302,8 +302,9 @@ static void make_calls(struct tw_executor *executor, const struct calls *calls)
 {
     if (calls->has_wakes)
         crew_wake(&executor->crew, &calls->wakes);
-    if (calls->post != NULL)
-        tw_reactor_post(calls->post->reactor, &calls->post->task);
+    for (uint32_t p = 0; p < PORTS_MAX; p++)
+        if (calls->posts[p])
+            tw_reactor_post(executor->ports[p].reactor, &executor->ports[p].task);
 }
 
 /* Everything of the lane that may start now goes to its threads. Under the lane's lock, so that no
@@ -335,59 +336,67 @@ static void cancelled_call(struct job_list *list)
         job->cancelled(job);
 }
 
+/* What a submit has found out and sorted so far. */
+struct submit {
+    int64_t now_ns;
+    uint64_t threads_late;
+    uint32_t threads, queued;
+    struct batch for_workers, for_ports[PORTS_MAX];
+    struct job_list refused;
+};
+
+static struct submit submit_begin(const struct crew *crew)
+{
+    return (struct submit){
+        .now_ns = tw_mono_ns(),
+        .threads_late = atomic_load_explicit(&crew->threads_late, memory_order_relaxed),
+        .threads = atomic_load_explicit(&crew->threads, memory_order_relaxed),
+        .queued = crew_queued(crew),
+    };
+}
+
+/* Under the lane's lock. An admitted job is in nobody's hands but this thread's until hand_over(). */
+static void submit_one(struct submit *submit, struct tw_lane *lane, struct tw_job *job)
+{
+    job->submitted_mono_ns = submit->now_ns;
+    job->threads_late = submit->threads_late;
+    job->threads_at_start = submit->threads;
+    job->queue_depth = submit->queued;
+    if (atomic_load_explicit(&lane->executor->stopping, memory_order_relaxed)) {
+        job_list_append(&submit->refused, job);
+        return;
+    }
+    if (!lane_place(lane, job))
+        return;
+    if (lane->port == NULL)
+        batch_add(&submit->for_workers, job);
+    else
+        batch_add(&submit->for_ports[lane->port->index - QUEUE_PORTS], job);
+}
+
 void tw_executor_submit(struct tw_executor *executor, struct tw_job *const *jobs, size_t count)
 {
     struct crew *crew = &executor->crew;
-    struct batch for_workers = {0}, for_port = {0};
-    struct port *port = NULL;
-    struct calls calls = {0};
-    struct job_list refused = {0};
-    const int64_t now_ns = tw_mono_ns();
-    const uint64_t late = atomic_load_explicit(&crew->threads_late, memory_order_relaxed);
-    const uint32_t threads = atomic_load_explicit(&crew->threads, memory_order_relaxed);
-    const uint32_t queued = crew_queued(crew);
+    struct submit submit = submit_begin(crew);
     atomic_fetch_add_explicit(&crew->load, count * LOAD_WAITING, memory_order_relaxed);
 
-    struct tw_lane *lane = NULL;
-    for (size_t i = 0; i < count; i++) {
-        struct tw_job *job = jobs[i];
-        job->submitted_mono_ns = now_ns;
-        job->threads_late = late;
-        job->threads_at_start = threads;
-        job->queue_depth = queued;
-        if (job->lane != lane) {
-            if (lane != NULL)
-                pthread_mutex_unlock(&lane->lock);
-            lane = job->lane;
-            pthread_mutex_lock(&lane->lock);
-        }
-        if (atomic_load_explicit(&executor->stopping, memory_order_relaxed))
-            job_list_append(&refused, job);
-        else if (!lane_place(lane, job))
-            continue;
-        else if (lane->port == NULL)
-            batch_add(&for_workers, job);
-        else {
-            if (lane->port != port) {
-                hand_over(executor, port, &for_port, &calls);
-                make_calls(executor, &calls);
-                calls = (struct calls){0};
-                port = lane->port;
-            }
-            batch_add(&for_port, job);
-        }
-    }
-    if (lane != NULL)
+    for (size_t i = 0; i < count;) {
+        struct tw_lane *lane = jobs[i]->lane;
+        pthread_mutex_lock(&lane->lock);
+        for (; i < count && jobs[i]->lane == lane; i++)
+            submit_one(&submit, lane, jobs[i]);
         pthread_mutex_unlock(&lane->lock);
+    }
 
-    hand_over(executor, NULL, &for_workers, &calls);
-    if (port != NULL)
-        hand_over(executor, port, &for_port, &calls);
+    struct calls calls = {0};
+    hand_over(executor, NULL, &submit.for_workers, &calls);
+    for (uint32_t p = 0; p < PORTS_MAX; p++)
+        hand_over(executor, &executor->ports[p], &submit.for_ports[p], &calls);
     make_calls(executor, &calls);
 
-    if (refused.count > 0) {
-        atomic_fetch_sub_explicit(&crew->load, refused.count * LOAD_WAITING, memory_order_relaxed);
-        cancelled_call(&refused);
+    if (submit.refused.count > 0) {
+        atomic_fetch_sub_explicit(&crew->load, submit.refused.count * LOAD_WAITING, memory_order_relaxed);
+        cancelled_call(&submit.refused);
     }
 }
 
