@@ -339,7 +339,7 @@ Test(journal_tool, a_walk_beside_the_server_sees_no_damage)
     cr_assert_eq(tw_journal_open(&options, &journal, &error), TW_OK, "%s", error.text);
     cr_assert_eq(pthread_create(&writer, NULL, write_on, journal), 0);
 
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 20 || seen < 3000; i++) {
         struct walked walked = {0};
         tw_status status = tw_journal_walk(dir, 0, walked_entry, &walked, &error);
         cr_assert_eq(status, TW_OK, "%s", error.text);
@@ -350,7 +350,6 @@ Test(journal_tool, a_walk_beside_the_server_sees_no_damage)
     atomic_store(&is_over, true);
     (void)pthread_join(writer, NULL);
     uint32_t segments = tw_journal_roll(journal);
-    cr_expect_gt(seen, 10);
     tw_journal_forget_before(journal, segments);
     tw_journal_close(journal);
     char path[128];

@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define SEGMENT_BYTES_DEFAULT (64u * 1024u * 1024u)
 #define SEGMENT_BYTES_MIN     4096u
+#define FRAME_BYTES           (TW_JOURNAL_RECORD_BYTES_MAX + RECORD_HEADER_BYTES + RECORD_ALIGN)
 
 struct opening {
     const struct tw_journal_options *options;
@@ -308,6 +310,14 @@ static tw_status make_whole(struct opening *opening, struct tw_error *error)
 
 /* --- the two ends ------------------------------------------------------------------ */
 
+/* Not from the heap: most of it is never touched, and should then not be there. */
+static uint8_t *frame_map(void)
+{
+    void *frame =
+        mmap(NULL, FRAME_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return frame != MAP_FAILED ? frame : NULL;
+}
+
 static tw_status journal_new(const struct tw_journal_options *options,
                              struct tw_journal **ret_journal, struct tw_error *error)
 {
@@ -337,7 +347,7 @@ static tw_status journal_new(const struct tw_journal_options *options,
     (void)pthread_mutex_init(&journal->mutex, NULL);
     (void)pthread_mutex_init(&journal->sync_mutex, NULL);
     (void)pthread_mutex_init(&journal->ahead_mutex, NULL);
-    journal->frame = malloc(record_total_bytes(TW_JOURNAL_RECORD_BYTES_MAX));
+    journal->frame = frame_map();
     if (journal->frame == NULL) {
         tw_journal_close(journal);
         return tw_error_set(error, TW_NO_MEMORY, "journal: no memory for the largest record");
@@ -390,6 +400,7 @@ void tw_journal_close(struct tw_journal *journal)
     (void)pthread_mutex_destroy(&journal->sync_mutex);
     (void)pthread_mutex_destroy(&journal->ahead_mutex);
     free(journal->ended_bytes);
-    free(journal->frame);
+    if (journal->frame != NULL)
+        (void)munmap(journal->frame, FRAME_BYTES);
     free(journal);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define READ_STEP_BYTES    (1024u * 1024u)
+#define IMAGE_BYTES_FIRST  (64u * 1024u)
 #define NAME_DIGITS        8u
 #define SEGMENT_NUMBER_MAX 99999999u
 
@@ -134,7 +135,7 @@ uint32_t segment_list_missing(const struct segment_list *list)
 
 static bool image_grow(struct segment_image *image)
 {
-    size_t capacity = image->capacity ? image->capacity * 2 : READ_STEP_BYTES;
+    size_t capacity = image->capacity ? image->capacity * 2 : IMAGE_BYTES_FIRST;
     uint8_t *grown = realloc(image->bytes, capacity);
     if (grown == NULL)
         return false;
