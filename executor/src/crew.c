@@ -25,16 +25,17 @@
 #endif
 
 enum {
-    /* Up to so many workers are woken by the thread that has work for them; more than that is quicker
-     * through the group's leader, whose wakes stay on its own core. */
+    /* Up to so many workers are woken by the thread that has work for them; more than that is
+     * quicker through the group's leader, whose wakes stay on its own core. */
     WAKE_DIRECTLY_MAX = 2,
-    /* A burst is woken in portions: when fewer than WAKE_AGAIN_BELOW are still on their way, the worker
-     * that sees it wakes the next WAKE_PORTION before it runs its own job. */
+    /* A burst is woken in portions: when fewer than WAKE_AGAIN_BELOW are still on their way, the
+     * worker that sees it wakes the next WAKE_PORTION before it runs its own job. */
     WAKE_PORTION = 32,
     WAKE_AGAIN_BELOW = 8,
     /* From so many jobs on that nobody has taken yet, a single job goes to another core. */
     BACKLOG = 4,
-    /* From so many on, a group that has nothing left to do takes half of them, at most a portion. */
+    /* From so many on, a group that has nothing left to do takes half of them, at most a portion.
+     */
     STEAL_FROM = 8,
 };
 
@@ -108,8 +109,8 @@ void queue_remove(struct queue *queue, struct tw_job *job)
 
 void crew_begin(struct crew *crew)
 {
-    uint64_t load = atomic_fetch_add_explicit(&crew->load, LOAD_RUNNING - LOAD_WAITING,
-                                              memory_order_relaxed);
+    uint64_t load =
+        atomic_fetch_add_explicit(&crew->load, LOAD_RUNNING - LOAD_WAITING, memory_order_relaxed);
     uint32_t running = (uint32_t)load + 1;
     uint32_t peak = atomic_load_explicit(&crew->peak_running, memory_order_relaxed);
     while (running > peak &&
@@ -138,10 +139,11 @@ uint32_t crew_queued(const struct crew *crew)
  * through the caches of the kernel, and the first worker would start only after the last was woken;
  * in portions each worker runs while it is still warm.
  *
- * `coming` may be too low (a worker that came by itself is counted off like a woken one), which costs
- * one wake too many. It is never too high while a job waits: a job in the queue has an idle worker,
- * every idle worker went idle before that job was put (or would have taken it), so it sleeps, and can
- * be woken, or finds that the epoch has changed, and looks. Under the group's lock. */
+ * `coming` may be too low (a worker that came by itself is counted off like a woken one), which
+ * costs one wake too many. It is never too high while a job waits: a job in the queue has an idle
+ * worker, every idle worker went idle before that job was put (or would have taken it), so it
+ * sleeps, and can be woken, or finds that the epoch has changed, and looks. Under the group's lock.
+ */
 static uint32_t wakes_due(struct group *group)
 {
     uint32_t queued = atomic_load_explicit(&group->queue.count, memory_order_relaxed);
@@ -199,8 +201,8 @@ static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *w
         wakes->of_group[g] += kick;
         left -= kick;
     }
-    wakes->spawner |= left > 0 && atomic_load_explicit(&crew->threads, memory_order_relaxed) <
-                                      crew->threads_max;
+    wakes->spawner |=
+        left > 0 && atomic_load_explicit(&crew->threads, memory_order_relaxed) < crew->threads_max;
 }
 
 /* The group of the core that this thread runs on now, else the first. */
@@ -214,8 +216,8 @@ static struct group *group_here(struct crew *crew)
 }
 
 /* The group to fill first; for a job alone the only one. A worker's own, so that the next job of a
- * lane stays on the core. Else the one of this core: a wake here takes 15 microseconds, one of a core
- * that sleeps takes 50; unless this one has a backlog already, then the one with the least. */
+ * lane stays on the core. Else the one of this core: a wake here takes 15 microseconds, one of a
+ * core that sleeps takes 50; unless this one has a backlog already, then the one with the least. */
 static uint32_t first_group(struct crew *crew)
 {
     if (crew_is_worker(crew))
@@ -333,8 +335,8 @@ static struct tw_job *best_job(struct worker *worker)
     return job != NULL ? job : queue_take(&group->queue);
 }
 
-/* Both this and arrivals_await() first write what is theirs and then read what is the other's, all of
- * it sequentially consistent: the last to come sees that it is awaited, or is seen. */
+/* Both this and arrivals_await() first write what is theirs and then read what is the other's, all
+ * of it sequentially consistent: the last to come sees that it is awaited, or is seen. */
 static void arrive(struct crew *crew)
 {
     uint32_t arrived = atomic_fetch_add(&crew->arrived, 1) + 1;
@@ -476,8 +478,8 @@ static void restartable_off(void)
 {
 #if TW_HAS_RSEQ
     enum { RSEQ_BYTES = 32, RSEQ_UNREGISTER = 1 }; /* as glibc registers it; else nothing happens */
-    syscall(SYS_rseq, (char *)__builtin_thread_pointer() + __rseq_offset, RSEQ_BYTES, RSEQ_UNREGISTER,
-            RSEQ_SIG);
+    syscall(SYS_rseq, (char *)__builtin_thread_pointer() + __rseq_offset, RSEQ_BYTES,
+            RSEQ_UNREGISTER, RSEQ_SIG);
 #endif
 }
 
@@ -500,12 +502,12 @@ static void *worker_main(void *arg)
 
 /* ---- making threads ---- */
 
-/* New threads inherit the mask, the slice and the signals of the thread that makes them: so the maker
- * takes on for a while what they shall have, which is a few system calls for all of them.
+/* New threads inherit the mask, the slice and the signals of the thread that makes them: so the
+ * maker takes on for a while what they shall have, which is a few system calls for all of them.
  *
  * A short slice gives a thread that wakes an early deadline: it runs before a thread that computes,
- * and a leader's wakes lead to calls at once also where real-time priority is not to be had. Kernels
- * before 6.12 do not know slices, and leave everything as it is. */
+ * and a leader's wakes lead to calls at once also where real-time priority is not to be had.
+ * Kernels before 6.12 do not know slices, and leave everything as it is. */
 enum { SLICE_NS = 100000 /* the least that the kernel takes */ };
 
 struct scheduling {
@@ -618,8 +620,9 @@ tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error)
     arrivals_await(crew, made);
     pthread_mutex_unlock(&crew->making);
     if (failed != 0)
-        return tw_error_set(error, TW_LIMIT, "%u threads of %u could be created: the system said: %s",
-                            made, threads, strerror(failed));
+        return tw_error_set(error, TW_LIMIT,
+                            "%u threads of %u could be created: the system said: %s", made, threads,
+                            strerror(failed));
     return TW_OK;
 }
 

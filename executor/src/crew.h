@@ -44,8 +44,8 @@ struct worker {
 };
 
 struct group {
-    /* Guarded by queue.lock; idle is written there and read by any thread. Invariant when the lock is
-     * free: queue.count <= idle. */
+    /* Guarded by queue.lock; idle is written there and read by any thread. Invariant when the lock
+     * is free: queue.count <= idle. */
     _Alignas(CACHE_LINE) struct queue queue;
     uint32_t coming;       /* workers that were woken and have not looked yet; see wakes_due() */
     _Atomic uint32_t idle; /* workers that wait, or are on their way to a job */
@@ -94,8 +94,9 @@ struct crew {
     _Atomic uint32_t threads_ready;
     _Atomic uint64_t threads_late;
     _Atomic uint32_t arrived_leaders;
-    _Atomic uint32_t arrived;  /* workers that have looked at the queues once */
-    _Atomic uint32_t awaited;  /* so many have to, before somebody goes on; UINT32_MAX = nobody waits */
+    _Atomic uint32_t arrived; /* workers that have looked at the queues once */
+    _Atomic uint32_t
+        awaited; /* so many have to, before somebody goes on; UINT32_MAX = nobody waits */
     _Atomic uint32_t starting; /* late workers that have not */
 
     /* The spawner's: where it sleeps. */

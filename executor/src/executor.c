@@ -36,7 +36,8 @@ struct port {
 
 struct tw_executor {
     struct crew crew;
-    _Atomic bool stopping; /* written once, before every lane is visited; read under a lane's lock */
+    _Atomic bool
+        stopping; /* written once, before every lane is visited; read under a lane's lock */
     pthread_mutex_t lanes_lock;
     struct tw_lane *lanes;        /* guarded by lanes_lock */
     struct port ports[PORTS_MAX]; /* entries: lanes_lock; then read-only */
@@ -70,9 +71,11 @@ static uint32_t threads_allowed(uint32_t threads_max, size_t stack_bytes, uint32
     return existing + (uint32_t)more;
 }
 
-uint32_t tw_executor_threads_allowed(const struct tw_executor_options *options, const char **ret_limit)
+uint32_t tw_executor_threads_allowed(const struct tw_executor_options *options,
+                                     const char **ret_limit)
 {
-    return threads_allowed(threads_max_of(options), stack_bytes_of(options), 0, OWN_THREADS, ret_limit);
+    return threads_allowed(threads_max_of(options), stack_bytes_of(options), 0, OWN_THREADS,
+                           ret_limit);
 }
 
 /* A multiple of TW_THREADS_ROUND, but the rounding never asks for more than there may be. */
@@ -89,7 +92,8 @@ static tw_status crew_of(struct tw_executor *executor, const struct tw_executor_
     uint32_t n = machine_cores("", usable, TW_GROUPS_MAX);
     uint32_t groups = options->groups != 0 ? options->groups : n;
     if (groups > TW_GROUPS_MAX)
-        return tw_error_set(error, TW_INVALID, "groups is %u, expected 0..%u", groups, TW_GROUPS_MAX);
+        return tw_error_set(error, TW_INVALID, "groups is %u, expected 0..%u", groups,
+                            TW_GROUPS_MAX);
     for (uint32_t g = 0; g < groups; g++)
         cores[g] = usable[g % n];
     const struct crew_options crew_options = {
@@ -120,7 +124,8 @@ tw_status tw_executor_start(const struct tw_executor_options *options,
 
     tw_status status = crew_of(executor, options, allowed, error);
     if (status == TW_OK)
-        status = crew_grow(&executor->crew, threads_rounded(options->threads_ready, allowed), error);
+        status =
+            crew_grow(&executor->crew, threads_rounded(options->threads_ready, allowed), error);
     if (status != TW_OK) {
         tw_executor_stop(executor);
         return status;
@@ -129,18 +134,18 @@ tw_status tw_executor_start(const struct tw_executor_options *options,
     return TW_OK;
 }
 
-tw_status tw_executor_prepare(struct tw_executor *executor, uint32_t threads, struct tw_error *error)
+tw_status tw_executor_prepare(struct tw_executor *executor, uint32_t threads,
+                              struct tw_error *error)
 {
     struct crew *crew = &executor->crew;
     uint32_t existing = atomic_load_explicit(&crew->threads, memory_order_relaxed);
     if (threads <= existing)
         return TW_OK;
     const char *limit;
-    uint32_t allowed =
-        threads_allowed(crew->threads_max, crew->stack_bytes, existing, 0, &limit);
+    uint32_t allowed = threads_allowed(crew->threads_max, crew->stack_bytes, existing, 0, &limit);
     if (threads > allowed)
-        return tw_error_set(error, TW_LIMIT, "%u ready threads were asked for, %s allows %u", threads,
-                            limit, allowed);
+        return tw_error_set(error, TW_LIMIT, "%u ready threads were asked for, %s allows %u",
+                            threads, limit, allowed);
     return crew_grow(crew, threads_rounded(threads, allowed), error);
 }
 
@@ -355,7 +360,8 @@ static struct submit submit_begin(const struct crew *crew)
     };
 }
 
-/* Under the lane's lock. An admitted job is in nobody's hands but this thread's until hand_over(). */
+/* Under the lane's lock. An admitted job is in nobody's hands but this thread's until hand_over().
+ */
 static void submit_one(struct submit *submit, struct tw_lane *lane, struct tw_job *job)
 {
     job->submitted_mono_ns = submit->now_ns;
@@ -395,7 +401,8 @@ void tw_executor_submit(struct tw_executor *executor, struct tw_job *const *jobs
     make_calls(executor, &calls);
 
     if (submit.refused.count > 0) {
-        atomic_fetch_sub_explicit(&crew->load, submit.refused.count * LOAD_WAITING, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&crew->load, submit.refused.count * LOAD_WAITING,
+                                  memory_order_relaxed);
         cancelled_call(&submit.refused);
     }
 }
@@ -464,8 +471,8 @@ static struct queue *queue_of(struct tw_executor *executor, const struct tw_job 
     return &executor->ports[group - QUEUE_PORTS].queue;
 }
 
-/* The locked queue of a job that was QUEUED a moment ago: the job may have moved to another one while
- * this thread waited for the lock. */
+/* The locked queue of a job that was QUEUED a moment ago: the job may have moved to another one
+ * while this thread waited for the lock. */
 static struct queue *queue_lock(struct tw_executor *executor, const struct tw_job *job)
 {
     for (;;) {
@@ -477,8 +484,8 @@ static struct queue *queue_lock(struct tw_executor *executor, const struct tw_jo
     }
 }
 
-/* A job in a queue may be taken by a worker at any moment; under the queue's lock it stays, so match
- * sees a job that nobody runs. */
+/* A job in a queue may be taken by a worker at any moment; under the queue's lock it stays, so
+ * match sees a job that nobody runs. */
 static bool queued_job_withdraw(struct tw_executor *executor, struct tw_job *job, match_fn *match,
                                 void *context)
 {

@@ -1,8 +1,8 @@
 /* keys.h - which job has a key now: a tree whose nodes are the jobs themselves.
  *
  * A lane may hold a hundred thousand keys or none, and a submit allocates nothing; so there is no
- * table to size. The way to a key is its hash, bit by bit, from one of 16 roots: about two steps for
- * the 32 jobs that a lane usually runs, about 14 for 100 000. */
+ * table to size. The way to a key is its hash, bit by bit, from one of 16 roots: about two steps
+ * for the 32 jobs that a lane usually runs, about 14 for 100 000. */
 #ifndef TW_EXECUTOR_KEYS_H
 #define TW_EXECUTOR_KEYS_H
 

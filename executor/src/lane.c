@@ -19,7 +19,8 @@ static bool may_start(const struct tw_lane *lane, enum tw_job_class job_class)
         return false;
     if (job_class != TW_JOB_POLL)
         return true;
-    return !has_work(lane) && (lane->slots_taken + 1 < lane->max_parallel || lane->slots_taken == 0);
+    return !has_work(lane) &&
+           (lane->slots_taken + 1 < lane->max_parallel || lane->slots_taken == 0);
 }
 
 static void admit(struct tw_lane *lane, struct tw_job *job)

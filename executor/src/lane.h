@@ -25,7 +25,7 @@ enum job_state {
     JOB_TRANSIT, /* admitted; in the hands of a thread inside submit */
     JOB_QUEUED,  /* admitted; in a queue */
     JOB_RUNNING,
-    JOB_PARKED,  /* has its key, waits for tw_job_unpark() */
+    JOB_PARKED, /* has its key, waits for tw_job_unpark() */
 };
 
 static inline void job_state_set(struct tw_job *job, enum job_state state)
@@ -38,8 +38,8 @@ static inline enum job_state job_state_get(const struct tw_job *job)
     return (enum job_state)__atomic_load_n(&job->state, __ATOMIC_ACQUIRE);
 }
 
-/* The queue that the job stands in. Changes under the locks of both queues, so it stands still under
- * the lock of the one that it names. */
+/* The queue that the job stands in. Changes under the locks of both queues, so it stands still
+ * under the lock of the one that it names. */
 static inline void job_group_set(struct tw_job *job, uint32_t group)
 {
     __atomic_store_n(&job->group, group, __ATOMIC_RELAXED);

@@ -37,7 +37,8 @@ static bool file_text(const char *path, char *text, size_t size)
     return true;
 }
 
-/* The number at the file's beginning. NO_LIMIT when there is no file, or when it says "max" or -1. */
+/* The number at the file's beginning. NO_LIMIT when there is no file, or when it says "max" or -1.
+ */
 static uint64_t file_number(const char *path)
 {
     char text[64];
@@ -104,8 +105,8 @@ static bool cgroup_find(const char *root, const char *controller, struct cgroup 
         if (access(ret->folder, F_OK) != 0 && controller[0] != '\0') /* "cpu,cpuacct" under "cpu" */
             ret->mount_length = (size_t)snprintf(ret->folder, sizeof ret->folder,
                                                  "%s/sys/fs/cgroup/%s", root, controller);
-        int all = snprintf(ret->folder + ret->mount_length,
-                           sizeof ret->folder - ret->mount_length, "%s", line);
+        int all = snprintf(ret->folder + ret->mount_length, sizeof ret->folder - ret->mount_length,
+                           "%s", line);
         return ret->mount_length + (size_t)all < sizeof ret->folder;
     }
     return false;
@@ -167,7 +168,8 @@ static uint64_t memory_left_v2(const char *folder)
 static uint64_t memory_left_v1(const char *folder)
 {
     uint64_t left = rest_in(folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
-    return left > (uint64_t)INT64_MAX / 2 ? NO_LIMIT : left; /* v1 writes "no limit" as a huge number */
+    return left > (uint64_t)INT64_MAX / 2 ? NO_LIMIT
+                                          : left; /* v1 writes "no limit" as a huge number */
 }
 
 static uint64_t whole_cores(uint64_t quota_us, uint64_t period_us)
@@ -180,7 +182,8 @@ static uint64_t whole_cores(uint64_t quota_us, uint64_t period_us)
 
 static uint64_t quota_v1(const char *folder)
 {
-    return whole_cores(number_in(folder, "cpu.cfs_quota_us"), number_in(folder, "cpu.cfs_period_us"));
+    return whole_cores(number_in(folder, "cpu.cfs_quota_us"),
+                       number_in(folder, "cpu.cfs_period_us"));
 }
 
 static uint64_t quota_v2(const char *folder)

@@ -24,8 +24,8 @@ struct tw_reactor {
     uv_loop_t loop;
     uv_async_t wake;
     uv_poll_t alarm;
-    int alarm_file;              /* timerfd: uv timers count in milliseconds and are late by up to two */
-    int64_t alarm_mono_ns;       /* what it is set to; 0 = not set */
+    int alarm_file;        /* timerfd: uv timers count in milliseconds and are late by up to two */
+    int64_t alarm_mono_ns; /* what it is set to; 0 = not set */
     struct tw_task *due, **last; /* taken and not run yet, oldest first */
     struct tw_timer *timers;     /* heap by due time, the earliest on top */
     uint64_t timers_set;         /* equal due times fire in the order in which they were set */
@@ -33,7 +33,8 @@ struct tw_reactor {
 };
 
 /* ---- the heap: a pairing heap, linked through the timers, so that setting one cannot fail ----
- * child is a node's first child, next its next sibling, previous the sibling or parent before it. */
+ * child is a node's first child, next its next sibling, previous the sibling or parent before it.
+ */
 
 static bool is_before(const struct tw_timer *a, const struct tw_timer *b)
 {
@@ -107,8 +108,8 @@ static void heap_remove(struct tw_reactor *reactor, struct tw_timer *timer)
 
 /* ---- timers ---- */
 
-/* The alarm is set when the earliest timer is earlier than it; an alarm that is too early only looks
- * and sets itself again, which is cheaper than moving it at every stop. */
+/* The alarm is set when the earliest timer is earlier than it; an alarm that is too early only
+ * looks and sets itself again, which is cheaper than moving it at every stop. */
 static void alarm_update(struct tw_reactor *reactor)
 {
     const struct tw_timer *earliest = reactor->timers;
@@ -116,8 +117,8 @@ static void alarm_update(struct tw_reactor *reactor)
         (reactor->alarm_mono_ns != 0 && reactor->alarm_mono_ns <= earliest->due_mono_ns))
         return;
     int64_t due_ns = earliest->due_mono_ns > 0 ? earliest->due_mono_ns : 1; /* 0 would disarm it */
-    const struct itimerspec at = {.it_value = {.tv_sec = due_ns / TW_NS_PER_S,
-                                               .tv_nsec = due_ns % TW_NS_PER_S}};
+    const struct itimerspec at = {
+        .it_value = {.tv_sec = due_ns / TW_NS_PER_S, .tv_nsec = due_ns % TW_NS_PER_S}};
     timerfd_settime(reactor->alarm_file, TFD_TIMER_ABSTIME, &at, NULL);
     reactor->alarm_mono_ns = due_ns;
 }
@@ -346,7 +347,8 @@ static int handles_open(struct tw_reactor *reactor)
     return uv_poll_start(&reactor->alarm, UV_READABLE, on_alarm);
 }
 
-tw_status tw_reactor_start(const char *name, struct tw_reactor **ret_reactor, struct tw_error *error)
+tw_status tw_reactor_start(const char *name, struct tw_reactor **ret_reactor,
+                           struct tw_error *error)
 {
     struct tw_reactor *reactor = calloc(1, sizeof *reactor);
     if (reactor == NULL)
@@ -357,7 +359,8 @@ tw_status tw_reactor_start(const char *name, struct tw_reactor **ret_reactor, st
     int failed = uv_loop_init(&reactor->loop);
     if (failed != 0) {
         free(reactor);
-        return tw_error_set(error, TW_IO, "the reactor %s has no loop: %s", name, uv_strerror(failed));
+        return tw_error_set(error, TW_IO, "the reactor %s has no loop: %s", name,
+                            uv_strerror(failed));
     }
 
     failed = handles_open(reactor);

@@ -1,4 +1,5 @@
-/* burst.c - closes x followers calls at once over each pool, pools taking turns within each round. */
+/* burst.c - closes x followers calls at once over each pool, pools taking turns within each round.
+ */
 #include "bench.h"
 #include "pool.h"
 
@@ -15,17 +16,16 @@
 #include <unistd.h>
 
 static const struct pool *const all_pools[] = {
-    &pool_floor,   &pool_tradewake, &pool_growing, &pool_thread_per_call, &pool_condvar,
+    &pool_floor, &pool_tradewake, &pool_growing, &pool_thread_per_call, &pool_condvar,
 #ifdef BENCH_HAS_GLIB
     &pool_glib,
 #endif
-    &pool_libuv,   &pool_wake,
+    &pool_libuv, &pool_wake,
 };
 enum { GO = 'g', END = 'e' };
 enum { POOLS_MAX = sizeof all_pools / sizeof all_pools[0], STAIRS = 8 };
 
-static const char pools_by_default[] =
-    "floor,tradewake,growing,thread-per-call,condvar,glib,libuv";
+static const char pools_by_default[] = "floor,tradewake,growing,thread-per-call,condvar,glib,libuv";
 
 /* What parent and child share. */
 struct seat_memory {
@@ -48,7 +48,7 @@ struct seat {
     struct seat_memory *memory;
     size_t memory_bytes;
     struct series own, event; /* from the burst's beginning, and from the copy's close's */
-    double *cpu_us;          /* per round, of one copy */
+    double *cpu_us;           /* per round, of one copy */
     struct times cold, own_ms, event_ms;
     double cpu_us_per_copy;
     uint32_t threads_created;
@@ -120,7 +120,8 @@ static bool seat_open(struct seat *seat, const struct bench_options *options)
     uint32_t copies = options->closes * options->followers;
     int go[2], done[2];
     seat->memory_bytes = sizeof *seat->memory + copies * sizeof seat->memory->copies[0];
-    seat->memory = mmap(NULL, seat->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    seat->memory =
+        mmap(NULL, seat->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (seat->memory == MAP_FAILED || pipe(go) != 0 || pipe(done) != 0) {
         perror("burst");
         return false;
@@ -130,7 +131,8 @@ static bool seat_open(struct seat *seat, const struct bench_options *options)
     fflush(NULL);
     seat->child = fork();
     if (seat->child == 0) {
-        struct seat mine = {.pool = seat->pool, .memory = seat->memory, .go = go[0], .done = done[1]};
+        struct seat mine = {
+            .pool = seat->pool, .memory = seat->memory, .go = go[0], .done = done[1]};
         close(go[1]);
         close(done[0]);
         child_main(&mine, options);
@@ -330,10 +332,13 @@ static void stairs_print(struct seat *seats, size_t n)
             else
                 printf(" %13s", "");
     }
-    printf("\nPublished (.NET 10, 4 cores, cloud machine; 27 closes x 30 followers, the runtime's pool):\n"
-           "33-36 threads 5.5-14 ms, 40-69: 19, 73-102: 45, 134-163: 71, 344-486: 125-190 (max 244).\n"
-           "There with 12 closes: warm pool 2.8 / 20.7 / 25.2 (p50 / p95 / max), 64 ready and the rest on\n"
-           "demand 25.9 / 55.3 / 61.1, 512 ready 1.2 / 5.0 / 7.9.\n");
+    printf(
+        "\nPublished (.NET 10, 4 cores, cloud machine; 27 closes x 30 followers, the runtime's "
+        "pool):\n"
+        "33-36 threads 5.5-14 ms, 40-69: 19, 73-102: 45, 134-163: 71, 344-486: 125-190 (max 244).\n"
+        "There with 12 closes: warm pool 2.8 / 20.7 / 25.2 (p50 / p95 / max), 64 ready and the "
+        "rest on\n"
+        "demand 25.9 / 55.3 / 61.1, 512 ready 1.2 / 5.0 / 7.9.\n");
 }
 
 static void burst_print(const struct bench_options *options, struct seat *seats, size_t n)
@@ -342,13 +347,17 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
     struct machine machine;
     machine_look(&machine);
     machine_print(stdout, &machine);
-    printf("%u closes x %u followers = %u calls of %.0f ms at once; %u threads; leaders %s; medians of %u "
-           "rounds, ms.\nown: since the burst began; event: since the submitting thread took up the copy's event\n\n",
+    printf("%u closes x %u followers = %u calls of %.0f ms at once; %u threads; leaders %s; "
+           "medians of %u "
+           "rounds, ms.\nown: since the burst began; event: since the submitting thread took up "
+           "the copy's event\n\n",
            options->closes, options->followers, options->closes * options->followers,
            (double)options->answer_ns / 1e6, options->threads,
-           options->realtime && machine.realtime_allowed ? "real-time" : "ordinary", options->rounds);
-    printf("%-16s %8s %8s %8s %8s | %9s %8s %8s | %6s %7s | %s\n", "pool", "own p50", "p95", "p99", "max",
-           "event p50", "max", "cold max", "CPU us", "created", "own of floor's: p50        max (spread)");
+           options->realtime && machine.realtime_allowed ? "real-time" : "ordinary",
+           options->rounds);
+    printf("%-16s %8s %8s %8s %8s | %9s %8s %8s | %6s %7s | %s\n", "pool", "own p50", "p95", "p99",
+           "max", "event p50", "max", "cold max", "CPU us", "created",
+           "own of floor's: p50        max (spread)");
     for (size_t i = 0; i < n; i++) {
         const struct seat *seat = &seats[i];
         printf("%-16s %8.3f %8.3f %8.3f %8.3f | %9.3f %8.3f %8.3f | %6.1f %7u |", seat->pool->name,
@@ -358,8 +367,8 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
         if (bottom != NULL) {
             struct ratio p50 = ratio_of(seat->own.p50, bottom->own.p50, options->rounds);
             struct ratio max = ratio_of(seat->own.max, bottom->own.max, options->rounds);
-            printf(" %6.2f (%.2f-%.2f) %6.2f (%.2f-%.2f)", p50.middle, p50.low, p50.high, max.middle,
-                   max.low, max.high);
+            printf(" %6.2f (%.2f-%.2f) %6.2f (%.2f-%.2f)", p50.middle, p50.low, p50.high,
+                   max.middle, max.low, max.high);
         }
         printf("\n");
     }
@@ -386,7 +395,8 @@ static bool pools_check(const char *list)
         at += *at == ',';
         size_t length = strcspn(at, ","), known = 0;
         for (size_t i = 0; i < POOLS_MAX; i++)
-            known += strlen(all_pools[i]->name) == length && strncmp(all_pools[i]->name, at, length) == 0;
+            known += strlen(all_pools[i]->name) == length &&
+                     strncmp(all_pools[i]->name, at, length) == 0;
         if (known == 0) {
             fprintf(stderr, "--pools: there is no pool \"%.*s\" here; there are:", (int)length, at);
             for (size_t i = 0; i < POOLS_MAX; i++)
@@ -421,12 +431,15 @@ static bool rounds_run(const struct bench_options *options, struct seat *seats, 
 {
     for (uint32_t round = 0; round <= options->rounds; round++)
         for (size_t i = 0; i < n; i++) {
-            progress("burst", round * (uint32_t)n + (uint32_t)i, (options->rounds + 1) * (uint32_t)n);
-            /* The pools take turns in another order each round: none always follows the same one. */
+            progress("burst", round * (uint32_t)n + (uint32_t)i,
+                     (options->rounds + 1) * (uint32_t)n);
+            /* The pools take turns in another order each round: none always follows the same one.
+             */
             struct seat *seat = &seats[(i + round) % n];
             if (!seat_round(seat))
                 return false;
-            round_take(seat, options->closes * options->followers, round == 0 ? 0 : round - 1, round == 0);
+            round_take(seat, options->closes * options->followers, round == 0 ? 0 : round - 1,
+                       round == 0);
             usleep(60000);
         }
     progress("burst", 1, 1);
@@ -448,7 +461,8 @@ int bench_burst(const struct bench_options *given)
         return 2;
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < POOLS_MAX && is_good; i++)
-        if (is_named(options->pools != NULL ? options->pools : pools_by_default, all_pools[i]->name)) {
+        if (is_named(options->pools != NULL ? options->pools : pools_by_default,
+                     all_pools[i]->name)) {
             seats[n].pool = all_pools[i];
             figures_new(&seats[n], options);
             is_good = seat_open(&seats[n++], options);

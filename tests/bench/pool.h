@@ -1,7 +1,8 @@
 /* pool.h - one way to run many blocking calls at once; what `burst` compares.
  *
  * A pool is opened in a process of its own, so that the threads of one are no burden to another. It
- * gets a burst event by event, and runs copy_run() once for every copy, on whatever thread it has. */
+ * gets a burst event by event, and runs copy_run() once for every copy, on whatever thread it has.
+ */
 #ifndef TESTS_BENCH_POOL_H
 #define TESTS_BENCH_POOL_H
 
@@ -19,10 +20,10 @@ struct copy_times {
 struct burst {
     uint32_t closes, followers; /* closes x followers copies */
     int64_t answer_ns;          /* each call is blocked for so long */
-    int64_t work_ns;            /* what the submitting thread does for each close before it hands over */
+    int64_t work_ns; /* what the submitting thread does for each close before it hands over */
     struct copy_times *copies;
     _Atomic uint32_t answered;
-    _Atomic uint32_t threads;   /* of the pool now; kept by the pool */
+    _Atomic uint32_t threads; /* of the pool now; kept by the pool */
 };
 
 static inline uint32_t burst_copies(const struct burst *burst)
@@ -30,8 +31,8 @@ static inline uint32_t burst_copies(const struct burst *burst)
     return burst->closes * burst->followers;
 }
 
-/* A close begins: notes the time for its copies, and works as long as its decoding and planning would.
- * Thread: the submitter, before it hands the copies over. */
+/* A close begins: notes the time for its copies, and works as long as its decoding and planning
+ * would. Thread: the submitter, before it hands the copies over. */
 void event_begin(struct burst *burst, uint32_t close);
 
 /* The call of one copy: notes the time, blocks, counts itself. */

@@ -1,8 +1,8 @@
 /* pool_floor.c - what the kernel alone needs, and the executor.
  *
- * floor: a group of sleeping threads per core and a leader per core; a burst changes a word and wakes,
- * every thread takes a number. No queue, no job, no lock. wake: the same without leaders, the submitter
- * wakes everybody itself; for one copy this is the bare futex wake. */
+ * floor: a group of sleeping threads per core and a leader per core; a burst changes a word and
+ * wakes, every thread takes a number. No queue, no job, no lock. wake: the same without leaders,
+ * the submitter wakes everybody itself; for one copy this is the bare futex wake. */
 #include "pool.h"
 
 #include <tradewake/executor/executor.h>

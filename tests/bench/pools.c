@@ -46,7 +46,8 @@ static bool thread_make(void *(*main)(void *), void *arg)
     return failed == 0;
 }
 
-/* ---- condvar: one queue, one mutex, one condition variable; growing: the same from 64 threads ---- */
+/* ---- condvar: one queue, one mutex, one condition variable; growing: the same from 64 threads
+ * ---- */
 
 static struct {
     pthread_mutex_t lock;

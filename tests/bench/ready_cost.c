@@ -67,10 +67,10 @@ static bool ours_make(uint32_t threads)
     return false;
 }
 
-
 static bool cost_measure(bool (*make)(uint32_t threads), uint32_t threads, struct cost *ret)
 {
-    struct cost *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct cost *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         return false;
     fflush(NULL);
@@ -114,9 +114,10 @@ int bench_ready_cost(const struct bench_options *options)
     struct machine machine;
     machine_look(&machine);
     if (options->json) {
-        printf("{\"bench\":\"ready-cost\",\"threads\":%u,\"rounds\":%u,\"create_ms\":%.3f,"
-               "\"resident_kib_each\":%.2f,\"bare\":{\"create_ms\":%.3f,\"resident_kib_each\":%.2f},",
-               threads, n, create_ms, each_kib, bare_create_ms, bare_each_kib);
+        printf(
+            "{\"bench\":\"ready-cost\",\"threads\":%u,\"rounds\":%u,\"create_ms\":%.3f,"
+            "\"resident_kib_each\":%.2f,\"bare\":{\"create_ms\":%.3f,\"resident_kib_each\":%.2f},",
+            threads, n, create_ms, each_kib, bare_create_ms, bare_each_kib);
         machine_json(stdout, &machine);
         printf("}\n");
         return 0;
@@ -124,7 +125,8 @@ int bench_ready_cost(const struct bench_options *options)
     machine_print(stdout, &machine);
     printf("%u ready threads, medians of %u rounds\n\n%-22s %10s %12s %14s\n", threads, n, "",
            "create ms", "us each", "KiB each");
-    printf("%-22s %10.2f %12.2f %14.2f\n", "tradewake", create_ms, create_ms * 1000 / threads, each_kib);
+    printf("%-22s %10.2f %12.2f %14.2f\n", "tradewake", create_ms, create_ms * 1000 / threads,
+           each_kib);
     printf("%-22s %10.2f %12.2f %14.2f\n", "bare pthread_create", bare_create_ms,
            bare_create_ms * 1000 / threads, bare_each_kib);
     printf("Published (.NET 10, 4 cores): 1024 idle threads 186 ms, 35 KiB each.\n");

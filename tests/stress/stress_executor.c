@@ -1,12 +1,12 @@
 /* stress_executor.c - submit, cancel, park, unpark, grow, prepare and stop, all at once.
  *
- * Promise: every submitted job comes back exactly once, jobs of one key never overlap and keep their
- * order, and a lane never runs more than its max_parallel.
+ * Promise: every submitted job comes back exactly once, jobs of one key never overlap and keep
+ * their order, and a lane never runs more than its max_parallel.
  *
- * stress_executor [--seconds N] [--seed N]     Prints both sides of the account; exit code 1 when they
- * differ. Each round starts an executor, works on it from all sides for a third of a second, and stops
- * it in the middle of that. Jobs are from the heap and freed as soon as they are back, so a sanitizer
- * sees whoever touches one too long. */
+ * stress_executor [--seconds N] [--seed N]     Prints both sides of the account; exit code 1 when
+ * they differ. Each round starts an executor, works on it from all sides for a third of a second,
+ * and stops it in the middle of that. Jobs are from the heap and freed as soon as they are back, so
+ * a sanitizer sees whoever touches one too long. */
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/executor/executor.h>
@@ -25,10 +25,10 @@
 enum {
     SUBMITTERS = 3,
     LANES = 10,
-    LANES_ON_REACTOR = 4, /* the first ones */
+    LANES_ON_REACTOR = 4,  /* the first ones */
     LANES_THAT_CHANGE = 3, /* the last ones: their max_parallel moves, so it is not checked */
-    KEYS = 6,             /* of a submitter in a lane; key 0 is one of them */
-    OUT_MAX = 600,        /* of a submitter */
+    KEYS = 6,              /* of a submitter in a lane; key 0 is one of them */
+    OUT_MAX = 600,         /* of a submitter */
     BATCH_MAX = 64,
     PARKED_MAX = 64,
     ROUND_MS = 330,
@@ -54,8 +54,8 @@ struct stress_job {
     struct key_watch *key; /* NULL: key 0 */
     uint64_t number;       /* of its key, in the order of submission */
     uint32_t dice;
-    uint32_t parks;        /* so many times still */
-    int parked_at;         /* in parked[], -1 = not there */
+    uint32_t parks; /* so many times still */
+    int parked_at;  /* in parked[], -1 = not there */
     unsigned submitter;
     atomic_bool is_out;
 };
@@ -68,7 +68,8 @@ static atomic_ulong submitted, done, cancelled, runs, parks, unparked, grown;
 static atomic_ulong twice, overlapping, overtaking, over_parallel;
 static atomic_uint out[SUBMITTERS];
 
-/* Jobs that are parked or about to be. The lock keeps a job from being freed while it is unparked. */
+/* Jobs that are parked or about to be. The lock keeps a job from being freed while it is unparked.
+ */
 static pthread_mutex_t parked_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stress_job *parked[PARKED_MAX];
 
@@ -304,7 +305,8 @@ static void lanes_make(struct lane_watch *all, uint64_t *state)
 {
     for (int i = 0; i < LANES; i++) {
         all[i] = (struct lane_watch){.max_parallel = 1 + (uint32_t)(random_next(state) % 8)};
-        all[i].lane = tw_lane_new(executor, all[i].max_parallel, i < LANES_ON_REACTOR ? reactor : NULL);
+        all[i].lane =
+            tw_lane_new(executor, all[i].max_parallel, i < LANES_ON_REACTOR ? reactor : NULL);
         if (all[i].lane == NULL)
             abort();
         if (i >= LANES - LANES_THAT_CHANGE)
@@ -382,8 +384,8 @@ static void ball_run(struct tw_job *job)
     atomic_fetch_add(&ball->back, 1);
 }
 
-/* The next job comes while the worker goes from its last one to sleep: a wake that is lost between the
- * two ends as a standstill. A pause of random length moves the moment about. */
+/* The next job comes while the worker goes from its last one to sleep: a wake that is lost between
+ * the two ends as a standstill. A pause of random length moves the moment about. */
 static unsigned long play_ball(uint64_t *state)
 {
     const struct tw_executor_options options = {.threads_ready = 1, .threads_max = 1};
@@ -433,15 +435,15 @@ int main(int argc, char **argv)
     }
 
     unsigned long back = atomic_load(&done) + atomic_load(&cancelled);
-    unsigned long broken = atomic_load(&twice) + atomic_load(&overlapping) + atomic_load(&overtaking) +
-                           atomic_load(&over_parallel);
+    unsigned long broken = atomic_load(&twice) + atomic_load(&overlapping) +
+                           atomic_load(&overtaking) + atomic_load(&over_parallel);
     printf("rounds %u: submitted %lu, came back %lu (done %lu, cancelled %lu)\n"
            "runs %lu, parks %lu, unparked %lu, grown %lu\n"
            "handed to a worker about to sleep %lu\n"
            "twice back %lu, overlapping %lu, overtaking %lu, over max_parallel %lu\n",
            rounds, atomic_load(&submitted), back, atomic_load(&done), atomic_load(&cancelled),
-           atomic_load(&runs), atomic_load(&parks), atomic_load(&unparked), atomic_load(&grown), played,
-           atomic_load(&twice), atomic_load(&overlapping), atomic_load(&overtaking),
+           atomic_load(&runs), atomic_load(&parks), atomic_load(&unparked), atomic_load(&grown),
+           played, atomic_load(&twice), atomic_load(&overlapping), atomic_load(&overtaking),
            atomic_load(&over_parallel));
     return atomic_load(&submitted) == back && broken == 0 ? 0 : 1;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ONE TW_DECIMAL_ONE
+#define ONE      TW_DECIMAL_ONE
 #define DIGITS18 INT64_C(999999999999999999)
 
 Test(decimal, reads_what_the_wire_may_say_and_nothing_else)
@@ -27,10 +27,10 @@ Test(decimal, reads_what_the_wire_may_say_and_nothing_else)
         {"007.10", true, 710000000},
         {"9999999999.99999999", true, DIGITS18},
         {"-9999999999.99999999", true, -DIGITS18},
-        {"10000000000", false, 0},          /* eleven digits */
-        {"00000000001", false, 0},          /* eleven digits, whatever they are */
-        {"0.000000001", false, 0},          /* nine behind the point */
-        {"0.123456780", false, 0},          /* also when the ninth is 0 */
+        {"10000000000", false, 0}, /* eleven digits */
+        {"00000000001", false, 0}, /* eleven digits, whatever they are */
+        {"0.000000001", false, 0}, /* nine behind the point */
+        {"0.123456780", false, 0}, /* also when the ninth is 0 */
         {".5", false, 0},
         {"5.", false, 0},
         {"-", false, 0},
@@ -43,15 +43,15 @@ Test(decimal, reads_what_the_wire_may_say_and_nothing_else)
         {"1e5", false, 0},
         {"0x10", false, 0},
         {"NaN", false, 0},
-        {"\xd9\xa1", false, 0},             /* a digit elsewhere in Unicode */
+        {"\xd9\xa1", false, 0}, /* a digit elsewhere in Unicode */
         {"99999999999999999999999999", false, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tw_decimal value = 42;
         bool is_good = tw_decimal_parse(cases[i].text, &value);
         cr_expect_eq(is_good, cases[i].is_good, "\"%s\"", cases[i].text);
-        cr_expect_eq(value, cases[i].is_good ? cases[i].value : 42, "\"%s\" gives %ld", cases[i].text,
-                     value);
+        cr_expect_eq(value, cases[i].is_good ? cases[i].value : 42, "\"%s\" gives %ld",
+                     cases[i].text, value);
     }
 }
 
@@ -114,7 +114,8 @@ Test(decimal, rounds_to_a_step_toward_away_or_to_the_nearest)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tw_decimal value = cases[i].value, step = cases[i].step;
         cr_expect_eq(tw_decimal_round(value, step, TW_ROUND_DOWN), cases[i].down, "down %zu", i);
-        cr_expect_eq(tw_decimal_round(value, step, TW_ROUND_NEAREST), cases[i].nearest, "near %zu", i);
+        cr_expect_eq(tw_decimal_round(value, step, TW_ROUND_NEAREST), cases[i].nearest, "near %zu",
+                     i);
         cr_expect_eq(tw_decimal_round(value, step, TW_ROUND_UP), cases[i].up, "up %zu", i);
     }
 }
@@ -140,9 +141,10 @@ Test(decimal, scales_exactly_and_rounds_once)
         {"does not fit", INT64_MAX, 2, 1, 1, TW_ROUND_DOWN, false, 0},
         {"does not fit below", -INT64_MAX, 2, 1, 1, TW_ROUND_DOWN, false, 0},
         {"the last step does not fit", INT64_MAX, 1, 1, 2, TW_ROUND_UP, false, 0},
-        {"INT64_MIN is not a number", INT64_C(-4611686018427387904), 2, 1, 1, TW_ROUND_DOWN, false, 0},
-        {"huge denominator and step", INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, TW_ROUND_DOWN, true,
-         INT64_MAX},
+        {"INT64_MIN is not a number", INT64_C(-4611686018427387904), 2, 1, 1, TW_ROUND_DOWN, false,
+         0},
+        {"huge denominator and step", INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, TW_ROUND_DOWN,
+         true, INT64_MAX},
         {"nothing", 0, INT64_MAX, 1, 1, TW_ROUND_UP, true, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -150,7 +152,8 @@ Test(decimal, scales_exactly_and_rounds_once)
         bool fits = tw_decimal_scale(cases[i].value, cases[i].numerator, cases[i].denominator,
                                      cases[i].step, cases[i].rounding, &result);
         cr_expect_eq(fits, cases[i].fits, "%s", cases[i].name);
-        cr_expect_eq(result, cases[i].fits ? cases[i].result : 42, "%s: %ld", cases[i].name, result);
+        cr_expect_eq(result, cases[i].fits ? cases[i].result : 42, "%s: %ld", cases[i].name,
+                     result);
     }
 }
 

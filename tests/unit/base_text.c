@@ -56,8 +56,8 @@ Test(status, setting_an_error_returns_the_status_and_writes_the_words)
 Test(status, every_status_has_its_words)
 {
     for (int status = TW_OK; status <= TW_ENDED; status++)
-        cr_expect_neq(strcmp(tw_status_words((tw_status)status), tw_status_words((tw_status)999)), 0, "%d",
-                      status);
+        cr_expect_neq(strcmp(tw_status_words((tw_status)status), tw_status_words((tw_status)999)),
+                      0, "%d", status);
 }
 
 Test(log, levels_have_names)
@@ -104,7 +104,8 @@ Test(log, one_event_is_one_line_whatever_is_in_it)
 {
     char text[4 * TW_LOG_LINE_BYTES];
     log_of(two_lines_in_one, text, sizeof text);
-    cr_expect_not_null(strstr(text, " W order.unknown order=7f3a text=\"two lines\"\n"), "%s", text);
+    cr_expect_not_null(strstr(text, " W order.unknown order=7f3a text=\"two lines\"\n"), "%s",
+                       text);
     cr_expect_null(strstr(text, "not.shown"));
 
     size_t length = log_of(far_too_long, text, sizeof text);
@@ -123,5 +124,6 @@ Test(log, json_is_escaped)
     tw_log_json_set(true);
     log_of(json_line, text, sizeof text);
     cr_expect_not_null(strstr(text, "\"level\":\"info\",\"event\":\"a.b\",\"message\":"
-                                    "\"text=\\\"quote\\\" and \\\\ and \\u0009\"}\n"), "%s", text);
+                                    "\"text=\\\"quote\\\" and \\\\ and \\u0009\"}\n"),
+                       "%s", text);
 }

@@ -1,7 +1,7 @@
 /* executor_gate.h - places to stand in for tests of the executor: no test of it sleeps.
  *
- * A gate holds whoever enters until it is let through, and tells how many stand there. A record keeps
- * the order in which things happened. A trial is a job that does both. */
+ * A gate holds whoever enters until it is let through, and tells how many stand there. A record
+ * keeps the order in which things happened. A trial is a job that does both. */
 #ifndef TESTS_EXECUTOR_GATE_H
 #define TESTS_EXECUTOR_GATE_H
 
@@ -17,7 +17,10 @@ struct gate {
     unsigned entered, allowed, inside;
 };
 
-#define GATE_CLOSED {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0}
+#define GATE_CLOSED                                                                                \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0, 0                               \
+    }
 
 static inline void gate_enter(struct gate *gate)
 {
@@ -66,7 +69,10 @@ struct record {
     char text[4096]; /* "a b c": names in the order in which they came */
 };
 
-#define RECORD_EMPTY {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, ""}
+#define RECORD_EMPTY                                                                               \
+    {                                                                                              \
+        PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, ""                                 \
+    }
 
 static inline void record_add(struct record *record, const char *name)
 {
@@ -89,9 +95,9 @@ static inline void record_await(struct record *record, unsigned n)
 struct trial {
     struct tw_job job;
     const char *name;
-    struct gate *gate;      /* entered inside run(); NULL: none */
-    struct record *started; /* NULL: none */
-    struct record *ended;   /* after finish, or cancelled with "-name"; NULL: none */
+    struct gate *gate;       /* entered inside run(); NULL: none */
+    struct record *started;  /* NULL: none */
+    struct record *ended;    /* after finish, or cancelled with "-name"; NULL: none */
     enum tw_job_end ends[4]; /* of the first runs; DONE after that */
     unsigned runs;
 };

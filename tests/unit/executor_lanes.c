@@ -13,7 +13,8 @@ static struct record started = RECORD_EMPTY, ended = RECORD_EMPTY;
 
 static void start(void)
 {
-    const struct tw_executor_options options = {.threads_ready = 8, .threads_max = 8, .pinned = true};
+    const struct tw_executor_options options = {
+        .threads_ready = 8, .threads_max = 8, .pinned = true};
     struct tw_error error = {0};
     cr_assert_eq(tw_executor_start(&options, &executor, &error), TW_OK, "%s", error.text);
 }
@@ -33,7 +34,7 @@ static void submit_all(struct trial *trials, size_t n)
 }
 
 #define SUBMIT_ALL(trials) submit_all(trials, sizeof(trials) / sizeof((trials)[0]))
-#define WITH .gate = &gate, .started = &started, .ended = &ended
+#define WITH               .gate = &gate, .started = &started, .ended = &ended
 
 Test(lanes, jobs_of_one_key_run_one_at_a_time_and_in_order, .init = start, .fini = stop)
 {
@@ -58,7 +59,8 @@ Test(lanes, jobs_of_one_key_run_one_at_a_time_and_in_order, .init = start, .fini
     cr_expect_lt(strchr(started.text, 'a'), strchr(started.text, 'b'), "%s", started.text);
     cr_expect_lt(strchr(started.text, 'b'), strchr(started.text, 'c'), "%s", started.text);
     tw_executor_status_get(executor, &status);
-    cr_expect_eq(status.peak_in_flight, 2, "a key's jobs overlapped: %u ran", status.peak_in_flight);
+    cr_expect_eq(status.peak_in_flight, 2, "a key's jobs overlapped: %u ran",
+                 status.peak_in_flight);
     cr_expect_eq(status.calls_completed, 4);
     cr_expect_eq(tw_lane_jobs(lane), 0);
     tw_lane_free(lane);
@@ -79,12 +81,13 @@ Test(lanes, key_zero_asks_for_no_order, .init = start, .fini = stop)
     tw_lane_free(lane);
 }
 
-Test(lanes, at_most_max_parallel_jobs_of_a_lane_run_and_the_rest_is_held, .init = start, .fini = stop)
+Test(lanes, at_most_max_parallel_jobs_of_a_lane_run_and_the_rest_is_held, .init = start,
+     .fini = stop)
 {
     struct tw_lane *lane = tw_lane_new(executor, 2, NULL), *other = tw_lane_new(executor, 2, NULL);
     struct trial trials[] = {
-        TRIAL(lane, 1, TW_JOB_NORMAL, "a", WITH), TRIAL(lane, 2, TW_JOB_NORMAL, "b", WITH),
-        TRIAL(lane, 3, TW_JOB_NORMAL, "c", WITH), TRIAL(lane, 4, TW_JOB_NORMAL, "d", WITH),
+        TRIAL(lane, 1, TW_JOB_NORMAL, "a", WITH),  TRIAL(lane, 2, TW_JOB_NORMAL, "b", WITH),
+        TRIAL(lane, 3, TW_JOB_NORMAL, "c", WITH),  TRIAL(lane, 4, TW_JOB_NORMAL, "d", WITH),
         TRIAL(other, 1, TW_JOB_NORMAL, "o", WITH),
     };
     int64_t before_ns = tw_mono_ns();
@@ -165,7 +168,8 @@ Test(lanes, a_parked_job_frees_its_slot_and_keeps_its_key, .init = start, .fini 
     struct trial parks = TRIAL(lane, 1, TW_JOB_NORMAL, "parks", .started = &started,
                                .ended = &ended, .ends = {TW_JOB_PARK});
     struct trial same = TRIAL(lane, 1, TW_JOB_URGENT, "same", .started = &started, .ended = &ended);
-    struct trial other = TRIAL(lane, 2, TW_JOB_NORMAL, "other", .started = &started, .ended = &ended);
+    struct trial other =
+        TRIAL(lane, 2, TW_JOB_NORMAL, "other", .started = &started, .ended = &ended);
     struct trial poll = TRIAL(lane, 0, TW_JOB_POLL, "poll", .started = &started, .ended = &ended);
     trial_submit(executor, &parks);
     record_await(&ended, 1);
@@ -178,7 +182,8 @@ Test(lanes, a_parked_job_frees_its_slot_and_keeps_its_key, .init = start, .fini 
     cr_expect_eq(tw_lane_jobs(lane), 2);
     struct tw_executor_status status;
     tw_executor_status_get(executor, &status);
-    cr_expect_eq(status.calls_queued, 1, "only \"same\" waits to be started: %u", status.calls_queued);
+    cr_expect_eq(status.calls_queued, 1, "only \"same\" waits to be started: %u",
+                 status.calls_queued);
     cr_expect_eq(status.calls_in_flight, 0);
 
     cr_expect(tw_job_unpark(&parks.job));
@@ -191,7 +196,8 @@ Test(lanes, a_parked_job_frees_its_slot_and_keeps_its_key, .init = start, .fini 
     tw_lane_free(lane);
 }
 
-Test(lanes, unpark_of_a_job_that_is_not_parked_says_so_and_does_nothing, .init = start, .fini = stop)
+Test(lanes, unpark_of_a_job_that_is_not_parked_says_so_and_does_nothing, .init = start,
+     .fini = stop)
 {
     struct tw_lane *lane = tw_lane_new(executor, 1, NULL);
     struct trial runs = TRIAL(lane, 1, TW_JOB_NORMAL, "runs", WITH);
@@ -233,12 +239,13 @@ static bool match_marked(struct tw_job *job, void *context)
     return strchr(context, ((const struct trial *)job)->name[0]) != NULL;
 }
 
-Test(lanes, cancel_withdraws_what_is_held_ready_queued_or_parked_and_lets_run_what_runs, .init = start,
-     .fini = stop)
+Test(lanes, cancel_withdraws_what_is_held_ready_queued_or_parked_and_lets_run_what_runs,
+     .init = start, .fini = stop)
 {
     struct tw_lane *filler = tw_lane_new(executor, 8, NULL), *lane = tw_lane_new(executor, 4, NULL);
     struct gate hold = GATE_CLOSED;
-    struct trial parked = TRIAL(lane, 1, TW_JOB_NORMAL, "p", .ended = &ended, .ends = {TW_JOB_PARK});
+    struct trial parked =
+        TRIAL(lane, 1, TW_JOB_NORMAL, "p", .ended = &ended, .ends = {TW_JOB_PARK});
     trial_submit(executor, &parked);
     record_await(&ended, 1);
     struct trial runs = TRIAL(lane, 2, TW_JOB_NORMAL, "r", .gate = &hold, .ended = &ended);
@@ -246,7 +253,8 @@ Test(lanes, cancel_withdraws_what_is_held_ready_queued_or_parked_and_lets_run_wh
     gate_await(&hold, 1);
     struct trial fill[7]; /* with "r": every thread stands at a gate */
     for (int i = 0; i < 7; i++) {
-        fill[i] = (struct trial)TRIAL(filler, 0, TW_JOB_NORMAL, "f", .gate = &hold, .ended = &ended);
+        fill[i] =
+            (struct trial)TRIAL(filler, 0, TW_JOB_NORMAL, "f", .gate = &hold, .ended = &ended);
         trial_submit(executor, &fill[i]);
     }
     gate_await(&hold, 8);
@@ -256,7 +264,8 @@ Test(lanes, cancel_withdraws_what_is_held_ready_queued_or_parked_and_lets_run_wh
         TRIAL(lane, 4, TW_JOB_NORMAL, "k", .ended = &ended), /* admitted, stays */
         TRIAL(lane, 5, TW_JOB_NORMAL, "l", .ended = &ended), /* admitted, stays */
         TRIAL(lane, 6, TW_JOB_NORMAL, "w", .ended = &ended), /* no slot left */
-        TRIAL(lane, 1, TW_JOB_NORMAL, "b", .ended = &ended), /* behind the parked one's key, stays */
+        TRIAL(lane, 1, TW_JOB_NORMAL, "b",
+              .ended = &ended), /* behind the parked one's key, stays */
     };
     SUBMIT_ALL(trials);
     struct tw_executor_status status;
@@ -287,7 +296,8 @@ Test(lanes, a_withdrawn_owner_leaves_its_key_to_the_next, .init = start, .fini =
     SUBMIT_ALL(trials);
     gate_await(&gate, 1);
 
-    cr_expect_eq(tw_lane_cancel(lane, match_marked, "ac"), 2); /* the owner, and one in the middle */
+    cr_expect_eq(tw_lane_cancel(lane, match_marked, "ac"),
+                 2); /* the owner, and one in the middle */
     struct trial last = TRIAL(lane, 2, TW_JOB_NORMAL, "e", WITH);
     trial_submit(executor, &last);
     gate_let(&gate, 4);
@@ -317,7 +327,8 @@ Test(lanes, a_job_may_submit_others_and_itself_from_inside_run, .init = start, .
 {
     struct tw_lane *lane = tw_lane_new(executor, 1, NULL);
     struct trial last = TRIAL(lane, 1, TW_JOB_NORMAL, "last", .started = &started, .ended = &ended);
-    struct relay second = {TRIAL(lane, 1, TW_JOB_NORMAL, "second"), .next = &last, .is_early = true};
+    struct relay second = {TRIAL(lane, 1, TW_JOB_NORMAL, "second"), .next = &last,
+                           .is_early = true};
     struct relay first = {TRIAL(lane, 1, TW_JOB_NORMAL, "first"), .next = &second.trial};
     first.trial.job.run = second.trial.job.run = relay_run;
 
@@ -346,7 +357,8 @@ Test(lanes, a_hundred_thousand_waiting_jobs_are_no_burden, .init = start, .fini 
 
     tw_executor_submit(executor, jobs, N);
     cr_expect_eq(tw_lane_jobs(lane), N + 1);
-    cr_expect_eq(tw_lane_cancel(lane, match_marked, "w"), N); /* each also leaves its key to another */
+    cr_expect_eq(tw_lane_cancel(lane, match_marked, "w"),
+                 N); /* each also leaves its key to another */
     gate_let(&gate, 1);
     record_await(&ended, 1);
     cr_expect_eq(tw_lane_jobs(lane), 0);

@@ -125,7 +125,8 @@ Test(machine, memory_allows_one_thread_per_64_KiB)
     put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "2097152\n");
     cr_expect_eq(machine_thread_room(root, 256 * 1024).threads, 32);
     put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
-    cr_expect_eq(machine_thread_room(root, 256 * 1024).threads, 100, "version 1 says \"no limit\" so");
+    cr_expect_eq(machine_thread_room(root, 256 * 1024).threads, 100,
+                 "version 1 says \"no limit\" so");
 
     put("/sys/fs/cgroup/memory.max", "1048576\n");
     put("/sys/fs/cgroup/memory.current", "0\n");
@@ -157,7 +158,8 @@ Test(machine, the_process_limit_counts_for_everybody_but_root)
 Test(machine, the_address_space_counts_whole_stacks)
 {
     put("/proc/self/status", "VmPeak: 1 kB\nVmSize:   1048576 kB\n");
-    const struct rlimit limit = {.rlim_cur = (UINT64_C(1) << 30) + 25600 * 1024, .rlim_max = RLIM_INFINITY};
+    const struct rlimit limit = {.rlim_cur = (UINT64_C(1) << 30) + 25600 * 1024,
+                                 .rlim_max = RLIM_INFINITY};
     struct rlimit before;
     getrlimit(RLIMIT_AS, &before);
     cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);

@@ -1,5 +1,5 @@
-/* executor_reactor.c - posts keep their order, timers fire when they are due: not before, not after a
- * stop, in order. */
+/* executor_reactor.c - posts keep their order, timers fire when they are due: not before, not after
+ * a stop, in order. */
 #include "executor_gate.h"
 
 #include <tradewake/base/clock.h>
@@ -66,7 +66,10 @@ static void bell_fire(struct tw_timer *timer)
     record_add(&fired, bell->name);
 }
 
-#define BELL(name_) {.timer = {.fire = bell_fire}, .name = (name_)}
+#define BELL(name_)                                                                                \
+    {                                                                                              \
+        .timer = {.fire = bell_fire}, .name = (name_)                                              \
+    }
 
 Test(reactor, timers_fire_in_the_order_of_their_times_and_never_early, .init = start, .fini = stop)
 {
@@ -132,7 +135,6 @@ Test(reactor, a_stopped_timer_does_not_fire, .init = start, .fini = stop)
     cr_expect_str_eq(fired.text, "c"); /* a and b were due before it */
 }
 
-
 static void *set_bell(void *bell)
 {
     tw_timer_set(reactor, &((struct bell *)bell)->timer, 1);
@@ -173,7 +175,8 @@ static void stop_bell(void *bell)
     cr_expect(tw_timer_stop(reactor, &((struct bell *)bell)->timer));
 }
 
-Test(reactor, the_last_set_counts_also_before_the_reactor_has_seen_the_one_before, .init = start, .fini = stop)
+Test(reactor, the_last_set_counts_also_before_the_reactor_has_seen_the_one_before, .init = start,
+     .fini = stop)
 {
     struct bell bell = BELL("a"), after = BELL("after");
     on_reactor(set_here_too, &bell); /* an hour from now, on top of "at once" */
@@ -238,7 +241,8 @@ static void many_at_random(void *context)
     }
 }
 
-Test(reactor, thousands_of_timers_set_moved_and_stopped_keep_their_order, .init = start, .fini = stop)
+Test(reactor, thousands_of_timers_set_moved_and_stopped_keep_their_order, .init = start,
+     .fini = stop)
 {
     struct tw_timer *timers = calloc(MANY, sizeof *timers);
     for (int i = 0; i < MANY; i++)

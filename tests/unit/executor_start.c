@@ -1,5 +1,5 @@
-/* executor_start.c - what is refused at the start, what start and prepare give, and that a start that
- * fails half-way leaves nothing behind. Linked with --wrap=calloc,--wrap=pthread_create. */
+/* executor_start.c - what is refused at the start, what start and prepare give, and that a start
+ * that fails half-way leaves nothing behind. Linked with --wrap=calloc,--wrap=pthread_create. */
 #include "executor_gate.h"
 
 #include <tradewake/base/limits.h>
@@ -30,9 +30,12 @@ void *__wrap_calloc(size_t n, size_t size)
     return is_failing() ? NULL : __real_calloc(n, size);
 }
 
-int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*main)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*main)(void *), void *arg);
-int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*main)(void *), void *arg)
+int __real_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*main)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*main)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *id, const pthread_attr_t *attr, void *(*main)(void *),
+                          void *arg)
 {
     return is_failing() ? EAGAIN : __real_pthread_create(id, attr, main, arg);
 }
@@ -88,7 +91,8 @@ Test(start, every_ready_thread_waits_when_start_returns)
     sched_getaffinity(0, sizeof cores_after, &cores_after);
     cr_expect(CPU_EQUAL(&cores_before, &cores_after), "the caller's affinity mask has changed");
     scheduling_of_caller(scheduling_after);
-    cr_expect_arr_eq(scheduling_before, scheduling_after, 48, "the caller's scheduling has changed");
+    cr_expect_arr_eq(scheduling_before, scheduling_after, 48,
+                     "the caller's scheduling has changed");
 
     tw_executor_stop(executor);
     cr_expect(threads_fall_to(before), "%u threads are left", threads_of_process() - before);
@@ -157,13 +161,15 @@ Test(start, whatever_fails_nothing_is_left_and_the_words_say_what)
         cr_assert_lt(n, 100);
     } while (status != TW_OK);
 
-    cr_expect_gt(n, 1 + 1 + 2 + 6, "workers' memory, spawner, leaders and workers: only %u failed", n - 1);
+    cr_expect_gt(n, 1 + 1 + 2 + 6, "workers' memory, spawner, leaders and workers: only %u failed",
+                 n - 1);
     tw_executor_stop(executor);
 }
 
 Test(start, prepare_adds_ready_threads_and_refuses_more_than_the_maximum)
 {
-    const struct tw_executor_options options = {.threads_ready = 2, .threads_max = 300, .groups = 2};
+    const struct tw_executor_options options = {
+        .threads_ready = 2, .threads_max = 300, .groups = 2};
     struct tw_executor *executor = NULL;
     struct tw_error error = {0};
     cr_assert_eq(tw_executor_start(&options, &executor, &error), TW_OK, "%s", error.text);
@@ -198,10 +204,12 @@ Test(start, prepare_adds_ready_threads_and_refuses_more_than_the_maximum)
 
 Test(start, real_time_leaders_are_used_where_the_system_allows_them)
 {
-    bool is_allowed = sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) == 0;
+    bool is_allowed =
+        sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) == 0;
     if (is_allowed)
         sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0});
-    const struct tw_executor_options options = {.threads_ready = 1, .threads_max = 1, .realtime = true};
+    const struct tw_executor_options options = {
+        .threads_ready = 1, .threads_max = 1, .realtime = true};
     struct tw_executor *executor = NULL;
 
     cr_assert_eq(tw_executor_start(&options, &executor, NULL), TW_OK);

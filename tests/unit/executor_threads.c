@@ -29,7 +29,8 @@ static struct tw_executor_status status_now(void)
     return status;
 }
 
-static struct trial *trials_new(struct tw_lane *lane, size_t n, struct gate *at, struct record *done)
+static struct trial *trials_new(struct tw_lane *lane, size_t n, struct gate *at,
+                                struct record *done)
 {
     struct trial *trials = calloc(n, sizeof *trials);
     for (size_t i = 0; i < n; i++)
@@ -49,8 +50,10 @@ static void submit_in_one(struct trial *trials, size_t n)
 Test(threads, ready_ones_take_a_burst_and_none_is_created)
 {
     start(128, 0, 2);
-    struct tw_lane *lane = tw_lane_new(executor, 64, NULL), *other = tw_lane_new(executor, 64, NULL);
-    struct trial *a = trials_new(lane, 64, &gate, &ended), *b = trials_new(other, 64, &gate, &ended);
+    struct tw_lane *lane = tw_lane_new(executor, 64, NULL),
+                   *other = tw_lane_new(executor, 64, NULL);
+    struct trial *a = trials_new(lane, 64, &gate, &ended),
+                 *b = trials_new(other, 64, &gate, &ended);
 
     submit_in_one(a, 64);
     submit_in_one(b, 64);
@@ -113,7 +116,8 @@ Test(threads, the_next_job_of_a_lane_needs_no_new_thread)
     submit_in_one(trials, 1000);
     record_await(&ended, 1000);
 
-    cr_expect_leq(status_now().threads, 2, "%u threads for one call at a time", status_now().threads);
+    cr_expect_leq(status_now().threads, 2, "%u threads for one call at a time",
+                  status_now().threads);
     cr_expect_eq(status_now().peak_in_flight, 1);
     tw_lane_free(lane);
     free(trials);
@@ -218,13 +222,14 @@ Test(threads, stop_cancels_what_waits_and_lets_what_runs_finish)
 {
     start(2, 2, 2);
     struct tw_lane *lane = tw_lane_new(executor, 2, NULL), *other = tw_lane_new(executor, 2, NULL);
-    struct trial parked = TRIAL(lane, 9, TW_JOB_NORMAL, "parked", .ended = &ended, .ends = {TW_JOB_PARK});
+    struct trial parked =
+        TRIAL(lane, 9, TW_JOB_NORMAL, "parked", .ended = &ended, .ends = {TW_JOB_PARK});
     trial_submit(executor, &parked);
     record_await(&ended, 1);
     struct trial runs = TRIAL(lane, 1, TW_JOB_NORMAL, "runs", .gate = &gate, .ended = &ended);
     struct gate parks_gate = GATE_CLOSED;
-    struct trial parks = TRIAL(lane, 2, TW_JOB_NORMAL, "parks", .gate = &parks_gate, .ended = &ended,
-                               .ends = {TW_JOB_PARK});
+    struct trial parks = TRIAL(lane, 2, TW_JOB_NORMAL, "parks", .gate = &parks_gate,
+                               .ended = &ended, .ends = {TW_JOB_PARK});
     struct trial held = TRIAL(lane, 1, TW_JOB_NORMAL, "held", .ended = &ended);
     struct trial queued = TRIAL(other, 1, TW_JOB_NORMAL, "queued", .ended = &ended);
     struct trial late = TRIAL(other, 2, TW_JOB_NORMAL, "late", .ended = &ended);
@@ -251,7 +256,8 @@ Test(threads, stop_cancels_what_waits_and_lets_what_runs_finish)
     cr_expect_not_null(strstr(ended.text, "-held"), "%s", ended.text);
     cr_expect_not_null(strstr(ended.text, "-queued"), "%s", ended.text);
     cr_expect_not_null(strstr(ended.text, "-late"), "%s", ended.text);
-    cr_expect_not_null(strstr(ended.text, "-parks"), "a job parked after stop began: %s", ended.text);
+    cr_expect_not_null(strstr(ended.text, "-parks"), "a job parked after stop began: %s",
+                       ended.text);
     cr_expect_eq(tw_lane_jobs(lane), 0);
     tw_lane_free(lane); /* also after the executor is gone */
     tw_lane_free(other);
@@ -281,9 +287,11 @@ Test(threads, a_job_in_the_middle_of_its_submit_is_cancelled_too)
 {
     enum { N = 200000 };
     start(1, 1, 1);
-    struct tw_lane *plug_lane = tw_lane_new(executor, 1, NULL), *lane = tw_lane_new(executor, 1, NULL),
+    struct tw_lane *plug_lane = tw_lane_new(executor, 1, NULL),
+                   *lane = tw_lane_new(executor, 1, NULL),
                    *crowd_lane = tw_lane_new(executor, 1, NULL);
-    struct trial *plug = trials_new(plug_lane, 1, &gate, NULL), *crowd = trials_new(crowd_lane, N, NULL, NULL);
+    struct trial *plug = trials_new(plug_lane, 1, &gate, NULL),
+                 *crowd = trials_new(crowd_lane, N, NULL, NULL);
     struct trial first = TRIAL(lane, 1, TW_JOB_NORMAL, "first", .ended = &ended);
     submit_in_one(plug, 1);
     gate_await(&gate, 1);
@@ -352,7 +360,8 @@ Test(threads, a_reactor_lane_runs_on_its_reactor_and_needs_no_worker)
     }
     tw_executor_submit(executor, jobs, 5);
     record_await(&ended, 3);
-    cr_expect_str_eq(started.text, "a c e d", "two at once, one of a key, urgent first: %s", started.text);
+    cr_expect_str_eq(started.text, "a c e d", "two at once, one of a key, urgent first: %s",
+                     started.text);
     cr_expect_eq(status_now().calls_in_flight, 1);
     cr_expect_eq(status_now().threads, 0);
 
@@ -370,7 +379,8 @@ Test(threads, a_job_that_waits_for_a_busy_reactor_is_cancelled_at_once)
 {
     start(0, 8, 2);
     cr_assert_eq(tw_reactor_start("test", &reactor, NULL), TW_OK);
-    struct tw_lane *lane = tw_lane_new(executor, 8, reactor), *plug = tw_lane_new(executor, 1, reactor);
+    struct tw_lane *lane = tw_lane_new(executor, 8, reactor),
+                   *plug = tw_lane_new(executor, 1, reactor);
     struct trial blocks = TRIAL(plug, 1, TW_JOB_NORMAL, "blocks", .gate = &gate, .ended = &ended);
     struct trial waits = TRIAL(lane, 1, TW_JOB_NORMAL, "waits", .ended = &ended);
     trial_submit(executor, &blocks);
