@@ -42,7 +42,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
     pthread_mutex_init(&engine->history.mutex, NULL);
-    pthread_mutex_init(&engine->forgotten.mutex, NULL);
+    bool has_memory = forgotten_init(engine);
 
     pthread_mutex_init(&engine->journal.index_mutex, NULL);
     pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
@@ -51,6 +51,10 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     atomic_init(&engine->journal.last_change_id, 1); /* never 0: that means "from now on" */
 
     tw_status status = TW_OK;
+    if (!has_memory) {
+        tw_engine_stop(engine);
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for the engine");
+    }
     if (!random_id(engine->instance_id) || !random_id(engine->journal_id)) {
         tw_engine_stop(engine);
         return tw_error_set(error, TW_IO, "the system has no random bytes to give");

@@ -3,14 +3,19 @@
  * `copies.remembered` bounds the copies, and 200 000 of them are twenty events of a master with 10 000
  * followers. An upstream that repeats the twenty-first must not have its orders sent twice, so the id
  * and the hash of its content outlive it: for 7 days, at most 1 000 000 of them. What had to go earlier
- * moves the horizon: an event observed at or before it, and not known, is refused as EVENT_TOO_OLD. */
+ * moves the horizon: an event observed at or before it, and not known, is refused as EVENT_TOO_OLD.
+ *
+ * A ring in order of age and, over it, a table of places by key (open addressing, at most half full). Both
+ * are mapped at the start and touched as they fill: pieces from the heap, one per event, were seen to keep
+ * the holes of the forgotten records from being used again. */
 #include "internal.h"
 
 #include <openssl/sha.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define FORGOTTEN_MAX 1000000u
+#define PLACES (1u << 21) /* a power of two, at least twice FORGOTTEN_MAX */
 #define FORGOTTEN_KEPT_NS (7 * 24 * 3600 * TW_NS_PER_S)
 
 struct forgotten_event {
@@ -18,7 +23,6 @@ struct forgotten_event {
     uint8_t hash[TW_EVENT_HASH_BYTES]; /* of the content */
     int64_t received_wall_ns;
     uint32_t accepted, skipped;
-    UT_hash_handle hh; /* oldest first */
 };
 
 static void key_make(const char *master_id, const char *event_id, uint8_t ret[TW_EVENT_HASH_BYTES])
@@ -31,41 +35,101 @@ static void key_make(const char *master_id, const char *event_id, uint8_t ret[TW
     memcpy(ret, digest, TW_EVENT_HASH_BYTES);
 }
 
-static void drop(struct tw_engine *engine, struct forgotten_event *event)
+static void *map(size_t bytes)
 {
-    if (event->received_wall_ns > engine->forgotten.horizon_wall_ns)
-        engine->forgotten.horizon_wall_ns = event->received_wall_ns;
-    HASH_DEL(engine->forgotten.events, event);
-    free(event);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at != MAP_FAILED ? at : NULL;
+}
+
+bool forgotten_init(struct tw_engine *engine)
+{
+    pthread_mutex_init(&engine->forgotten.mutex, NULL);
+    engine->forgotten.ring = map(FORGOTTEN_MAX * sizeof *engine->forgotten.ring);
+    engine->forgotten.places = map(PLACES * sizeof *engine->forgotten.places);
+    return engine->forgotten.ring != NULL && engine->forgotten.places != NULL;
+}
+
+void forgotten_clear(struct tw_engine *engine)
+{
+    if (engine->forgotten.ring != NULL)
+        munmap(engine->forgotten.ring, FORGOTTEN_MAX * sizeof *engine->forgotten.ring);
+    if (engine->forgotten.places != NULL)
+        munmap(engine->forgotten.places, PLACES * sizeof *engine->forgotten.places);
+    pthread_mutex_destroy(&engine->forgotten.mutex);
+}
+
+static uint32_t home_of(const uint8_t key[TW_EVENT_HASH_BYTES])
+{
+    uint32_t place;
+    memcpy(&place, key, sizeof place); /* a SHA-256's bytes: spread already */
+    return place & (PLACES - 1);
+}
+
+/* Where the key is, or where it would be put. places[]: 0 = empty, else 1 + the index in the ring. */
+static uint32_t place_of(const struct tw_engine *engine, const uint8_t key[TW_EVENT_HASH_BYTES])
+{
+    uint32_t place = home_of(key);
+    for (uint32_t at; (at = engine->forgotten.places[place]) != 0; place = (place + 1) & (PLACES - 1))
+        if (memcmp(engine->forgotten.ring[at - 1].key, key, TW_EVENT_HASH_BYTES) == 0)
+            break;
+    return place;
+}
+
+static struct forgotten_event *lookup(const struct tw_engine *engine, const uint8_t key[TW_EVENT_HASH_BYTES])
+{
+    uint32_t at = engine->forgotten.places[place_of(engine, key)];
+    return at != 0 ? &engine->forgotten.ring[at - 1] : NULL;
+}
+
+static void horizon_move(struct tw_engine *engine, int64_t received_wall_ns)
+{
+    if (received_wall_ns > engine->forgotten.horizon_wall_ns)
+        engine->forgotten.horizon_wall_ns = received_wall_ns;
+}
+
+/* Those behind a place that becomes empty move up, as far as their home allows (Knuth 6.4, algorithm R). */
+static void drop_oldest(struct tw_engine *engine)
+{
+    uint32_t *places = engine->forgotten.places;
+    const struct forgotten_event *oldest = &engine->forgotten.ring[engine->forgotten.oldest];
+    horizon_move(engine, oldest->received_wall_ns);
+    uint32_t hole = place_of(engine, oldest->key);
+    for (uint32_t next = (hole + 1) & (PLACES - 1); places[next] != 0; next = (next + 1) & (PLACES - 1)) {
+        uint32_t home = home_of(engine->forgotten.ring[places[next] - 1].key);
+        if (((next - home) & (PLACES - 1)) >= ((next - hole) & (PLACES - 1))) {
+            places[hole] = places[next];
+            hole = next;
+        }
+    }
+    places[hole] = 0;
+    engine->forgotten.oldest = (engine->forgotten.oldest + 1) % FORGOTTEN_MAX;
+    engine->forgotten.n--;
 }
 
 void forgotten_add(struct tw_engine *engine, const struct tw_record *record)
 {
     if (record->origin != ORIGIN(EVENT))
         return;
-    struct forgotten_event *event = calloc(1, sizeof *event), *twin = NULL;
-    pthread_mutex_lock(&engine->forgotten.mutex);
-    if (event == NULL) { /* refusing what is new is safe, taking it for new is not */
-        if (record->received_wall_ns > engine->forgotten.horizon_wall_ns)
-            engine->forgotten.horizon_wall_ns = record->received_wall_ns;
-        pthread_mutex_unlock(&engine->forgotten.mutex);
-        return;
-    }
-    key_make(record->master->id, record->event_id, event->key);
-    memcpy(event->hash, record->hash, sizeof event->hash);
-    event->received_wall_ns = record->received_wall_ns;
-    event->accepted = record->accepted;
-    event->skipped = record->skipped;
-    HASH_FIND(hh, engine->forgotten.events, event->key, sizeof event->key, twin);
-    if (twin == NULL)
-        HASH_ADD(hh, engine->forgotten.events, key, sizeof event->key, event);
-    else
-        free(event);
+    struct forgotten_event event = {
+        .received_wall_ns = record->received_wall_ns,
+        .accepted = record->accepted,
+        .skipped = record->skipped,
+    };
+    key_make(record->master->id, record->event_id, event.key);
+    memcpy(event.hash, record->hash, sizeof event.hash);
     int64_t until_wall_ns = tw_wall_ns() - FORGOTTEN_KEPT_NS;
-    while (engine->forgotten.events != NULL &&
-           (HASH_COUNT(engine->forgotten.events) > FORGOTTEN_MAX ||
-            engine->forgotten.events->received_wall_ns < until_wall_ns))
-        drop(engine, engine->forgotten.events);
+
+    pthread_mutex_lock(&engine->forgotten.mutex);
+    while (engine->forgotten.n == FORGOTTEN_MAX ||
+           (engine->forgotten.n > 0 &&
+            engine->forgotten.ring[engine->forgotten.oldest].received_wall_ns < until_wall_ns))
+        drop_oldest(engine);
+    uint32_t place = place_of(engine, event.key);
+    if (engine->forgotten.places[place] == 0) {
+        uint32_t at = (engine->forgotten.oldest + engine->forgotten.n++) % FORGOTTEN_MAX;
+        engine->forgotten.ring[at] = event;
+        engine->forgotten.places[place] = at + 1;
+    }
     pthread_mutex_unlock(&engine->forgotten.mutex);
 }
 
@@ -74,12 +138,11 @@ bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
                     struct tw_refusal *refusal)
 {
     uint8_t key[TW_EVENT_HASH_BYTES];
-    struct forgotten_event *known = NULL;
     bool ok = true;
     *ret = (struct tw_submitted){0};
     key_make(event->master_id, event->event_id, key);
     pthread_mutex_lock(&engine->forgotten.mutex);
-    HASH_FIND(hh, engine->forgotten.events, key, sizeof key, known);
+    const struct forgotten_event *known = lookup(engine, key);
     if (known == NULL) {
         int64_t horizon_wall_ns = engine->forgotten.horizon_wall_ns;
         pthread_mutex_unlock(&engine->forgotten.mutex);
@@ -97,15 +160,4 @@ bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
     pthread_mutex_unlock(&engine->forgotten.mutex);
     return ok || tw_refuse(refusal, REFUSAL(EVENT_ID_REUSED), "event.event_id",
                            "\"%s\" was another event of \"%s\"", event->event_id, event->master_id);
-}
-
-void forgotten_clear(struct tw_engine *engine)
-{
-    struct forgotten_event *event, *next;
-    HASH_ITER(hh, engine->forgotten.events, event, next)
-    {
-        HASH_DEL(engine->forgotten.events, event);
-        free(event);
-    }
-    pthread_mutex_destroy(&engine->forgotten.mutex);
 }

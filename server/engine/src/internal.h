@@ -359,7 +359,9 @@ struct tw_engine {
 
     struct { /* inside a master's mutex */
         pthread_mutex_t mutex;
-        struct forgotten_event *events;
+        struct forgotten_event *ring;
+        uint32_t *places; /* in the ring, by key */
+        uint32_t oldest, n;
         int64_t horizon_wall_ns; /* 0 = nothing was ever dropped */
     } forgotten;
 
@@ -391,7 +393,8 @@ struct tw_engine {
     } journal;
 };
 
-/* forgotten.c: events whose copies are forgotten. Under the master's mutex. */
+/* forgotten.c: events whose copies are forgotten; add and find under the master's mutex. */
+bool forgotten_init(struct tw_engine *engine);
 void forgotten_add(struct tw_engine *engine, const struct tw_record *record);
 /* True: ret->is_duplicate says whether it was here. False: another event had the id, or it is too old. */
 bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
