@@ -27,6 +27,7 @@ int bench_scale(const struct bench_options *options);
 int bench_min_threads(const struct bench_options *options);
 int bench_waits(const struct bench_options *options);
 int bench_requests(const struct bench_options *options);
+int bench_plan(const struct bench_options *options);
 int bench_sampler(const struct bench_options *options);
 
 /* ---- figures ---- */

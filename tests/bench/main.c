@@ -22,6 +22,7 @@ static const struct command commands[] = {
     {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3},
     {"waits", "1000 waits of a second: threads, timers, jobs", bench_waits, 3},
     {"requests", "1200 requests behind one lock: one thread, thread each, executor", bench_requests, 1},
+    {"plan", "planning alone: ns per follower, all rules set", bench_plan, 15},
     {"sampler", "ns per sample on the worker's side", bench_sampler, 15},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -45,7 +46,7 @@ static const struct option options_table[] = {
     {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},
     {"--outstanding", "intake: events on their way at once (32)", NUMBER, AT(outstanding)},
     {"--events", "intake: events of a round; scale: copies of one (20000)", NUMBER, AT(events)},
-    {"--points", "scale: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
+    {"--points", "scale, plan: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
     {"--adapter", "serve-burst: the followers' broker (paper)", TEXT, AT(adapter)},
     {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},
     {"--no-realtime", "the same as --realtime off", WITHOUT, AT(realtime)},

@@ -143,7 +143,7 @@ class Questions:
                 return question, "REASON_NO_STOP_LOSS"
             wanted = Fraction(mine * multiplier, abs(price - stop)) * Fraction(ONE, contract) / rate
         units = whole(wanted / step, rounding) * step
-        if not fits(units) or max((wanted / step).numerator, (wanted / step).denominator) > UINT128_MAX:
+        if not fits(units) or not fits(int(wanted)) or max(wanted.numerator, wanted.denominator) > UINT128_MAX:
             return question, "REASON_INTERNAL"
         return question, text_of(units) if units >= step else "REASON_BELOW_MIN"
 

@@ -1,6 +1,7 @@
 /* core_event.c - what an event says: every field that can be wrong, and when two are the same. */
 #include "core_support.h"
 
+#include <tradewake/base/arena.h>
 #include <tradewake/core/event.h>
 
 /* Events as people write them: "field=value" pairs, set by the descriptors' names. */

@@ -109,8 +109,15 @@ tw_decimal tw_decimal_round(tw_decimal value, tw_decimal step, enum tw_rounding 
 {
     assert(value != TW_DECIMAL_UNSET);
     assert(step > 0);
-    wide rounded = divide(value, step, rounding) * step;
-    return fits(rounded) ? (tw_decimal)rounded : value / step * step;
+    /* 64 bits do: only the step away from zero may not fit, and then the value stays below. */
+    tw_decimal low = value / step * step, rest = value - low, rounded;
+    tw_decimal magnitude = rest < 0 ? -rest : rest;
+    bool goes_away = (rounding == TW_ROUND_UP && rest != 0) ||
+                     (rounding == TW_ROUND_NEAREST && magnitude >= step - magnitude);
+    if (!goes_away || __builtin_add_overflow(low, value < 0 ? -step : step, &rounded) ||
+        rounded == TW_DECIMAL_UNSET)
+        return low;
+    return rounded;
 }
 
 bool tw_decimal_mul(tw_decimal a, tw_decimal b, tw_decimal *ret)

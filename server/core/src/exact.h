@@ -13,7 +13,7 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-enum { EXACT_FACTORS_MAX = 8 };
+enum { EXACT_FACTORS_MAX = 6 }; /* the longest size has five */
 
 struct exact {
     uint64_t above[EXACT_FACTORS_MAX], below[EXACT_FACTORS_MAX]; /* below: none is 0 */
@@ -87,32 +87,47 @@ static inline bool exact_terms(const struct exact *e, wide *ret_numerator, wide 
 /* Whether e >= value; `otherwise` where its terms do not fit. */
 static inline bool exact_reaches(const struct exact *e, tw_decimal value, bool otherwise)
 {
-    wide numerator, denominator;
+    wide numerator, denominator, least;
+    if (value <= 0)
+        return true;
     if (!exact_terms(e, &numerator, &denominator))
         return otherwise;
-    wide whole = numerator / denominator; /* value x denominator may not fit */
-    return value <= 0 || whole >= (wide)value;
+    if (!__builtin_mul_overflow(denominator, (wide)value, &least))
+        return numerator >= least;
+    return numerator / denominator >= (wide)value;
 }
 
-/* To a whole multiple of step. False when it does not fit a decimal. */
-static inline bool exact_round(const struct exact *e, tw_decimal step, enum tw_rounding rounding,
-                               tw_decimal *ret)
+/* A fraction worked out: whole and rest / denominator. One division of 128 bits, however often it
+ * is rounded. */
+struct exact_value {
+    int64_t whole;
+    wide rest, denominator;
+};
+
+/* False when it does not fit a decimal. */
+static inline bool exact_value(const struct exact *e, struct exact_value *ret)
 {
-    struct exact in_steps = *e;
     wide numerator, denominator;
-    exact_div(&in_steps, (uint64_t)step);
-    if (!exact_terms(&in_steps, &numerator, &denominator))
+    if (!exact_terms(e, &numerator, &denominator))
         return false;
-    wide steps = numerator / denominator, rest = numerator % denominator;
-    if (rounding == TW_ROUND_UP && rest != 0)
-        steps++;
-    if (rounding == TW_ROUND_NEAREST && rest >= denominator - rest)
-        steps++;
-    int64_t value;
-    if (steps > INT64_MAX || __builtin_mul_overflow((int64_t)steps, step, &value))
+    wide whole = numerator / denominator;
+    if (whole > INT64_MAX)
         return false;
-    *ret = value;
+    *ret = (struct exact_value){(int64_t)whole, numerator - whole * denominator, denominator};
     return true;
+}
+
+/* To a whole multiple of step. False when that does not fit a decimal. */
+static inline bool exact_round(const struct exact_value *value, tw_decimal step,
+                               enum tw_rounding rounding, tw_decimal *ret)
+{
+    int64_t low = value->whole / step * step, over = value->whole - low;
+    bool is_half = over > (step - 1) / 2 || (step % 2 != 0 && over == step / 2 &&
+                                             value->rest >= value->denominator - value->rest);
+    bool goes_up = (rounding == TW_ROUND_UP && (over > 0 || value->rest > 0)) ||
+                   (rounding == TW_ROUND_NEAREST && is_half);
+    *ret = low;
+    return !goes_up || !__builtin_add_overflow(low, step, ret);
 }
 
 #endif

@@ -1,35 +1,73 @@
 #include <tradewake/core/market.h>
 
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
-struct entry {
-    struct tw_listing listing; /* first: a listing is its entry */
-    UT_hash_handle hh;
+enum { CACHE_LINE = 64, BLOCK_LISTINGS = 8, SLOTS_MIN = 16 };
+
+struct listing_place {
+    alignas(CACHE_LINE) struct tw_listing listing;
+};
+
+struct tw_market_block {
+    struct listing_place places[BLOCK_LISTINGS];
+    struct tw_market_block *older;
+    uint32_t n;
 };
 
 void tw_market_clear(struct tw_market *market)
 {
-    struct entry *table = market->table, *entry, *after;
-    HASH_ITER(hh, table, entry, after)
-    {
-        HASH_DEL(table, entry);
-        free(entry);
+    while (market->blocks != NULL) {
+        struct tw_market_block *older = market->blocks->older;
+        free(market->blocks);
+        market->blocks = older;
     }
-    market->table = NULL;
+    free(market->slots);
+    *market = (struct tw_market){0};
+}
+
+/* Eight bytes at a time: symbols have six or nine. */
+static uint32_t hash_of(const char *symbol, size_t length)
+{
+    const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = length * mix;
+    for (; length > 0; symbol += 8) {
+        uint64_t part = 0;
+        size_t taken = length < sizeof part ? length : sizeof part;
+        memcpy(&part, symbol, taken);
+        hash = (hash ^ part) * mix;
+        hash ^= hash >> 32;
+        length -= taken;
+    }
+    return (uint32_t)hash;
+}
+
+/* Where a symbol of so many characters is, or would be. */
+static struct tw_market_slot *slot_of(const struct tw_market *market, uint32_t hash,
+                                      const char *symbol, size_t length)
+{
+    for (uint32_t at = hash & (market->n_slots - 1);; at = (at + 1) & (market->n_slots - 1)) {
+        struct tw_market_slot *slot = &market->slots[at];
+        if (slot->listing == NULL || (slot->hash == hash && memcmp(slot->listing->instrument.symbol,
+                                                                   symbol, length + 1) == 0))
+            return slot;
+    }
 }
 
 struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol)
 {
-    struct entry *table = market->table, *entry = NULL;
-    HASH_FIND_STR(table, symbol, entry);
-    return entry != NULL ? &entry->listing : NULL;
+    if (market->n_slots == 0)
+        return NULL;
+    size_t length = strlen(symbol);
+    if (length >= TW_SYMBOL_BYTES)
+        return NULL; /* a name made of two */
+    return slot_of(market, hash_of(symbol, length), symbol, length)->listing;
 }
 
 bool tw_market_is_empty(const struct tw_market *market)
 {
-    return market->table == NULL;
+    return market->n_listings == 0;
 }
 
 static void take_if_set(tw_decimal *field, tw_decimal correction)
@@ -54,20 +92,60 @@ static void correct(struct tw_listing *listing, const struct tw_follower_rules *
     }
 }
 
+static void slot_move(struct tw_market *to, const struct tw_market_slot *slot)
+{
+    const char *symbol = slot->listing->instrument.symbol;
+    *slot_of(to, slot->hash, symbol, strlen(symbol)) = *slot;
+}
+
+/* Room for one more. False: no memory. */
+static bool table_grow(struct tw_market *market)
+{
+    if (3 * (market->n_listings + 1) <= 2 * market->n_slots)
+        return true;
+    struct tw_market larger = {.n_slots = market->n_slots > 0 ? 2 * market->n_slots : SLOTS_MIN};
+    larger.slots = calloc(larger.n_slots, sizeof *larger.slots);
+    if (larger.slots == NULL)
+        return false;
+    for (uint32_t i = 0; i < market->n_slots; i++)
+        if (market->slots[i].listing != NULL)
+            slot_move(&larger, &market->slots[i]);
+    free(market->slots);
+    market->slots = larger.slots;
+    market->n_slots = larger.n_slots;
+    return true;
+}
+
+static struct tw_listing *listing_new(struct tw_market *market)
+{
+    struct tw_market_block *block = market->blocks;
+    if (block == NULL || block->n == BLOCK_LISTINGS) {
+        block = aligned_alloc(CACHE_LINE, sizeof *block);
+        if (block == NULL)
+            return NULL;
+        memset(block, 0, sizeof *block);
+        block->older = market->blocks;
+        market->blocks = block;
+    }
+    return &block->places[block->n++].listing;
+}
+
 struct tw_listing *tw_market_find_or_add(struct tw_market *market, const char *symbol)
 {
     struct tw_listing *listing = tw_market_find(market, symbol);
     if (listing != NULL)
         return listing;
-    struct entry *table = market->table, *entry = calloc(1, sizeof *entry);
-    if (entry == NULL)
+    listing = table_grow(market) ? listing_new(market) : NULL;
+    if (listing == NULL)
         return NULL;
-    memcpy(entry->listing.told.symbol, symbol, strlen(symbol) + 1);
-    entry->listing.instrument = entry->listing.told;
-    entry->listing.bid = entry->listing.ask = TW_DECIMAL_UNSET;
-    HASH_ADD_STR(table, listing.told.symbol, entry);
-    market->table = table;
-    return &entry->listing;
+    size_t length = strlen(symbol);
+    uint32_t hash = hash_of(symbol, length);
+    memcpy(listing->told.symbol, symbol, length + 1);
+    listing->instrument = listing->told;
+    listing->bid = listing->ask = TW_DECIMAL_UNSET;
+    *slot_of(market, hash, symbol, length) = (struct tw_market_slot){hash, listing};
+    market->n_listings++;
+    return listing;
 }
 
 bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instruments, size_t n,
@@ -78,7 +156,6 @@ bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instru
         if (listing == NULL)
             return false;
         listing->told = instruments[i];
-        listing->is_told = true;
         correct(listing, rules);
     }
     return true;
@@ -96,9 +173,9 @@ bool tw_market_quote(struct tw_market *market, const char *symbol, tw_decimal bi
 
 void tw_market_correct(struct tw_market *market, const struct tw_follower_rules *rules)
 {
-    struct entry *table = market->table, *entry, *after;
-    HASH_ITER(hh, table, entry, after)
-    correct(&entry->listing, rules);
+    for (struct tw_market_block *block = market->blocks; block != NULL; block = block->older)
+        for (uint32_t i = 0; i < block->n; i++)
+            correct(&block->places[i].listing, rules);
 }
 
 tw_decimal tw_listing_price(const struct tw_listing *listing, enum tw_side side)

@@ -3,6 +3,7 @@
 #include <tradewake/base/clock.h>
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -137,51 +138,64 @@ static struct tw_listing *find_with_suffix(const struct tw_market *market, const
     return tw_market_find(market, name);
 }
 
-/* A name that a mapping gave is tried as it is first, every other one with the suffix first. */
-static struct tw_listing *find_listing(const struct tw_follower_view *view, const char *name,
-                                       bool is_mapped)
+/* What the maps make of the master's name: the subscription's feeds the follower's. */
+struct mapped {
+    const char *name;
+    bool by_rules, by_follower;
+};
+
+static struct mapped map_name(const struct tw_follower_view *view, const char *symbol)
 {
-    const char *suffix = view->follower->symbol_suffix;
-    struct tw_listing *listing = is_mapped ? tw_market_find(view->market, name)
-                                           : find_with_suffix(view->market, name, suffix);
-    if (listing != NULL)
-        return listing;
-    return is_mapped ? find_with_suffix(view->market, name, suffix)
-                     : tw_market_find(view->market, name);
+    const struct tw_rules *rules = view->rules;
+    const struct tw_follower_rules *follower = view->follower;
+    const char *by_rules = map_symbol(rules->symbol_map, rules->n_symbol_map, symbol);
+    const char *name = by_rules != NULL ? by_rules : symbol;
+    const char *by_follower = map_symbol(follower->symbol_map, follower->n_symbol_map, name);
+    return (struct mapped){by_follower != NULL ? by_follower : name, by_rules != NULL,
+                           by_follower != NULL};
 }
 
-/* The subscription's map feeds the follower's. */
+/* A name that a mapping gave is tried as it is first, every other one with the suffix first. */
+static struct tw_listing *find_listing(const struct tw_follower_view *view,
+                                       const struct mapped *mapped)
+{
+    const char *suffix = view->follower->symbol_suffix;
+    bool is_mapped = mapped->by_rules || mapped->by_follower;
+    struct tw_listing *listing = is_mapped ? tw_market_find(view->market, mapped->name)
+                                           : find_with_suffix(view->market, mapped->name, suffix);
+    if (listing != NULL)
+        return listing;
+    return is_mapped ? find_with_suffix(view->market, mapped->name, suffix)
+                     : tw_market_find(view->market, mapped->name);
+}
+
+static void note_symbol(struct opening *o, const struct mapped *mapped)
+{
+    const char *symbol = o->plan->listing->instrument.symbol;
+    bool is_plain = strcmp(symbol, mapped->name) == 0;
+    if (mapped->by_rules || mapped->by_follower)
+        note(o, "symbol_map", o->event->symbol, symbol, "by the map of the %s%s",
+             !mapped->by_rules      ? "follower"
+             : !mapped->by_follower ? "subscription"
+                                    : "subscription, then of the follower",
+             is_plain ? "" : ", with its suffix");
+    else
+        note(o, is_plain ? "symbol" : "symbol_suffix", o->event->symbol, symbol, "%s",
+             is_plain ? "the account has the plain name" : "with the follower's suffix");
+}
+
 static bool rule_symbol(struct opening *o)
 {
-    const struct tw_follower_rules *follower = o->view->follower;
-    const struct tw_rules *rules = o->view->rules;
-    const char *name = o->event->symbol;
-    const char *by_rules = map_symbol(rules->symbol_map, rules->n_symbol_map, name);
-    name = by_rules != NULL ? by_rules : name;
-    const char *by_follower = map_symbol(follower->symbol_map, follower->n_symbol_map, name);
-    name = by_follower != NULL ? by_follower : name;
-    bool is_mapped = by_rules != NULL || by_follower != NULL;
-
-    struct tw_listing *listing = o->plan->listing = find_listing(o->view, name, is_mapped);
-    if (listing == NULL)
-        return tw_market_is_empty(o->view->market)
-                   ? skip(o, REASON(NO_CONNECTION),
-                          "the account's instruments have not been read yet")
-                   : skip(o, REASON(SYMBOL_NOT_FOUND), "the account has neither %s nor %s%s", name,
-                          name, follower->symbol_suffix);
-    const char *symbol = listing->instrument.symbol;
-    if (is_mapped)
-        note(o, "symbol_map", o->event->symbol, symbol, "by the map of the %s%s",
-             by_rules == NULL      ? "follower"
-             : by_follower == NULL ? "subscription"
-                                   : "subscription, then of the follower",
-             strcmp(symbol, name) == 0 ? "" : ", with its suffix");
-    else
-        note(o, strcmp(symbol, name) == 0 ? "symbol" : "symbol_suffix", o->event->symbol, symbol,
-             "%s",
-             strcmp(symbol, name) == 0 ? "the account has the plain name"
-                                       : "with the follower's suffix");
-    return true;
+    const struct mapped mapped = map_name(o->view, o->event->symbol);
+    o->plan->listing = find_listing(o->view, &mapped);
+    if (o->plan->listing != NULL) {
+        note_symbol(o, &mapped);
+        return true;
+    }
+    if (tw_market_is_empty(o->view->market))
+        return skip(o, REASON(NO_CONNECTION), "the account's instruments have not been read yet");
+    return skip(o, REASON(SYMBOL_NOT_FOUND), "the account has neither %s nor %s%s", mapped.name,
+                mapped.name, o->view->follower->symbol_suffix);
 }
 
 static bool rule_side_filter(struct opening *o)
@@ -466,4 +480,34 @@ void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *v
         }
     note(&opening, "order", "", TEXT(ret->volume), "%s%s %s %s is sent", side_word(ret->side),
          type_word(ret->type), TEXT(ret->volume), ret->listing->instrument.symbol);
+}
+
+enum { CACHE_LINE = 64 };
+
+static inline void fetch(const void *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += CACHE_LINE)
+        __builtin_prefetch((const char *)from + at);
+}
+
+void tw_plan_prefetch(const struct tw_event *event, const struct tw_follower_view *view, int step)
+{
+    enum { LISTS_BYTES = 4 * CACHE_LINE, SLOTS_BYTES = 8 * CACHE_LINE };
+    if (step == 0) {
+        fetch(view->rules, sizeof *view->rules);
+        fetch(view->follower, sizeof *view->follower);
+        fetch(view->market, 1);
+        fetch(view->account, 1);
+        return;
+    }
+    if (step == 1) {
+        fetch(view->rules->memory, LISTS_BYTES);
+        fetch(view->follower->memory, 1);
+        fetch(view->market->slots, SLOTS_BYTES);
+        return;
+    }
+    const struct mapped mapped = map_name(view, event->symbol);
+    const struct tw_listing *listing = find_listing(view, &mapped);
+    if (listing != NULL)
+        fetch(listing, offsetof(struct tw_listing, told));
 }

@@ -1,10 +1,13 @@
 #include <tradewake/core/rules.h>
 
+#include <tradewake/base/arena.h>
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/core/check.h>
 
+#include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -16,7 +19,8 @@ enum {
 
 bool tw_pattern_matches(const char *pattern, const char *text)
 {
-    /* The usual two-pointer walk: on a mismatch go back to the last star and let it eat one more. */
+    /* The usual two-pointer walk: on a mismatch go back to the last star and let it eat one more.
+     */
     const char *star = NULL, *star_text = NULL;
     while (*text != '\0') {
         if (*pattern == '*') {
@@ -37,30 +41,52 @@ bool tw_pattern_matches(const char *pattern, const char *text)
     return *pattern == '\0';
 }
 
-/* Reading goes on after a failure of memory only to the next check of `failed`. */
+/* A message is read twice: once to see that it is right and how much there is to keep, and once
+ * more into a block of just that size. Ten thousand followers are planned in a row; what they need
+ * lies close together. */
 struct reader {
     struct tw_check check;
+    unsigned char *memory; /* NULL: only counting, into arena */
     struct tw_arena *arena;
+    size_t used;
 };
 
-static bool no_memory(const struct reader *r, const char *field)
+/* Zeroed; NULL: more than may be kept, or no memory. */
+static void *keep(struct reader *r, size_t size)
+{
+    enum { ALIGNMENT = 8 };
+    size_t rounded = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    void *kept = r->memory != NULL ? memset(r->memory + r->used, 0, rounded)
+                                   : tw_arena_zero(r->arena, rounded);
+    r->used += rounded;
+    return kept;
+}
+
+static const char *keep_text(struct reader *r, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *kept = keep(r, size);
+    return kept != NULL ? memcpy(kept, text, size) : NULL;
+}
+
+static bool no_memory(struct reader *r, const char *field)
 {
     return tw_check_fail(&r->check, field, "is too large to be kept");
 }
 
-static bool list_is_short(const struct reader *r, const char *field, size_t n)
+static bool list_is_short(struct reader *r, const char *field, size_t n)
 {
     if (n > LIST_ENTRIES_MAX)
         return tw_check_fail(&r->check, field, "has %zu entries, at most %d", n, LIST_ENTRIES_MAX);
     return true;
 }
 
-static bool read_texts(const struct reader *r, const char *field, size_t n, char *const *texts,
+static bool read_texts(struct reader *r, const char *field, size_t n, char *const *texts,
                        uint32_t bytes_max, const char *const **ret, uint32_t *ret_n)
 {
     if (!list_is_short(r, field, n))
         return false;
-    const char **copies = tw_arena_zero(r->arena, (n + 1) * sizeof *copies);
+    const char **copies = keep(r, (n + 1) * sizeof *copies);
     if (copies == NULL)
         return no_memory(r, field);
     for (size_t i = 0; i < n; i++) {
@@ -68,7 +94,7 @@ static bool read_texts(const struct reader *r, const char *field, size_t n, char
         snprintf(path, sizeof path, "%s[%zu]", field, i);
         if (!tw_check_text(&r->check, path, texts[i], 1, bytes_max))
             return false;
-        copies[i] = tw_arena_text(r->arena, texts[i], strlen(texts[i]));
+        copies[i] = keep_text(r, texts[i]);
         if (copies[i] == NULL)
             return no_memory(r, field);
     }
@@ -77,12 +103,12 @@ static bool read_texts(const struct reader *r, const char *field, size_t n, char
     return true;
 }
 
-static bool read_symbol_map(const struct reader *r, size_t n, Tradewake__V1__SymbolMapping *const *list,
+static bool read_symbol_map(struct reader *r, size_t n, Tradewake__V1__SymbolMapping *const *list,
                             const struct tw_symbol_mapping **ret, uint32_t *ret_n)
 {
     if (!list_is_short(r, "symbol_map", n))
         return false;
-    struct tw_symbol_mapping *map = tw_arena_zero(r->arena, (n + 1) * sizeof *map);
+    struct tw_symbol_mapping *map = keep(r, (n + 1) * sizeof *map);
     if (map == NULL)
         return no_memory(r, "symbol_map");
     for (size_t i = 0; i < n; i++) {
@@ -95,8 +121,8 @@ static bool read_symbol_map(const struct reader *r, size_t n, Tradewake__V1__Sym
         for (size_t k = 0; k < i; k++)
             if (strcmp(map[k].from, list[i]->from_symbol) == 0)
                 return tw_check_fail(&r->check, from, "\"%s\" is mapped twice", map[k].from);
-        map[i].from = tw_arena_text(r->arena, list[i]->from_symbol, strlen(list[i]->from_symbol));
-        map[i].to = tw_arena_text(r->arena, list[i]->to_symbol, strlen(list[i]->to_symbol));
+        map[i].from = keep_text(r, list[i]->from_symbol);
+        map[i].to = keep_text(r, list[i]->to_symbol);
         if (map[i].from == NULL || map[i].to == NULL)
             return no_memory(r, "symbol_map");
     }
@@ -105,13 +131,13 @@ static bool read_symbol_map(const struct reader *r, size_t n, Tradewake__V1__Sym
     return true;
 }
 
-static bool read_magics(const struct reader *r, const char *field, size_t n,
+static bool read_magics(struct reader *r, const char *field, size_t n,
                         Tradewake__V1__MagicRange *const *list, const struct tw_magic_range **ret,
                         uint32_t *ret_n)
 {
     if (!list_is_short(r, field, n))
         return false;
-    struct tw_magic_range *ranges = tw_arena_zero(r->arena, (n + 1) * sizeof *ranges);
+    struct tw_magic_range *ranges = keep(r, (n + 1) * sizeof *ranges);
     if (ranges == NULL)
         return no_memory(r, field);
     for (size_t i = 0; i < n; i++) {
@@ -128,12 +154,12 @@ static bool read_magics(const struct reader *r, const char *field, size_t n,
 }
 
 /* Tiers stand in rising order; the last may be open-ended. */
-static bool read_tiers(const struct reader *r, size_t n, Tradewake__V1__VolumeTier *const *list,
+static bool read_tiers(struct reader *r, size_t n, Tradewake__V1__VolumeTier *const *list,
                        const struct tw_tier **ret, uint32_t *ret_n)
 {
     if (!list_is_short(r, "tiers", n))
         return false;
-    struct tw_tier *tiers = tw_arena_zero(r->arena, (n + 1) * sizeof *tiers);
+    struct tw_tier *tiers = keep(r, (n + 1) * sizeof *tiers);
     if (tiers == NULL)
         return no_memory(r, "tiers");
     for (size_t i = 0; i < n; i++) {
@@ -154,7 +180,7 @@ static bool read_tiers(const struct reader *r, size_t n, Tradewake__V1__VolumeTi
     return true;
 }
 
-static bool read_sides(const struct reader *r, const Tradewake__V1__CopyRules *m, struct tw_rules *rules)
+static bool read_sides(struct reader *r, const Tradewake__V1__CopyRules *m, struct tw_rules *rules)
 {
     rules->allows_buy = rules->allows_sell = m->n_sides == 0;
     for (size_t i = 0; i < m->n_sides; i++) {
@@ -169,7 +195,7 @@ static bool read_sides(const struct reader *r, const Tradewake__V1__CopyRules *m
 }
 
 /* A parameter of another mode than the chosen one would be a silent mistake. */
-static bool belongs(const struct reader *r, const char *field, bool is_given, bool is_wanted,
+static bool belongs(struct reader *r, const char *field, bool is_given, bool is_wanted,
                     const char *mode)
 {
     if (is_given && !is_wanted)
@@ -179,20 +205,23 @@ static bool belongs(const struct reader *r, const char *field, bool is_given, bo
     return true;
 }
 
-static bool read_sizing(const struct reader *r, const Tradewake__V1__CopyRules *m,
-                        struct tw_rules *rules)
+static bool read_sizing(struct reader *r, const Tradewake__V1__CopyRules *m, struct tw_rules *rules)
 {
     const struct tw_check *check = &r->check;
-    if (!tw_check_enum_or_default(check, "sizing", (int)m->sizing, &tradewake__v1__sizing_mode__descriptor) ||
-        !tw_check_enum_or_default(check, "rounding", (int)m->rounding, &tradewake__v1__rounding__descriptor))
+    if (!tw_check_enum_or_default(check, "sizing", (int)m->sizing,
+                                  &tradewake__v1__sizing_mode__descriptor) ||
+        !tw_check_enum_or_default(check, "rounding", (int)m->rounding,
+                                  &tradewake__v1__rounding__descriptor))
         return false;
     rules->sizing = m->sizing == 0 ? TW_SIZE_MULTIPLIER : (enum tw_sizing)m->sizing;
-    rules->rounding = m->rounding == TRADEWAKE__V1__ROUNDING__ROUNDING_NEAREST ? TW_ROUND_NEAREST
-                                                                               : TW_ROUND_DOWN;
+    rules->rounding =
+        m->rounding == TRADEWAKE__V1__ROUNDING__ROUNDING_NEAREST ? TW_ROUND_NEAREST : TW_ROUND_DOWN;
     bool is_fixed = rules->sizing == TW_SIZE_FIXED, is_risk = rules->sizing == TW_SIZE_RISK;
     if (!tw_check_decimal(check, "multiplier", m->multiplier, TW_POSITIVE, &rules->multiplier) ||
-        !tw_check_decimal(check, "fixed_volume", m->fixed_volume, TW_POSITIVE, &rules->fixed_volume) ||
-        !tw_check_decimal(check, "risk_fraction", m->risk_fraction, TW_POSITIVE, &rules->risk_fraction) ||
+        !tw_check_decimal(check, "fixed_volume", m->fixed_volume, TW_POSITIVE,
+                          &rules->fixed_volume) ||
+        !tw_check_decimal(check, "risk_fraction", m->risk_fraction, TW_POSITIVE,
+                          &rules->risk_fraction) ||
         !belongs(r, "fixed_volume", m->fixed_volume[0] != '\0', is_fixed, "SIZING_MODE_FIXED") ||
         !belongs(r, "risk_fraction", m->risk_fraction[0] != '\0', is_risk, "SIZING_MODE_RISK") ||
         !read_tiers(r, m->n_tiers, m->tiers, &rules->tiers, &rules->n_tiers))
@@ -222,7 +251,7 @@ static bool read_sizing(const struct reader *r, const Tradewake__V1__CopyRules *
     return true;
 }
 
-static bool read_rules(const struct reader *r, const Tradewake__V1__CopyRules *m, struct tw_rules *rules)
+static bool read_rules(struct reader *r, const Tradewake__V1__CopyRules *m, struct tw_rules *rules)
 {
     const struct tw_check *check = &r->check;
     rules->reverse = m->reverse;
@@ -235,7 +264,8 @@ static bool read_rules(const struct reader *r, const Tradewake__V1__CopyRules *m
     return read_sizing(r, m, rules) &&
            tw_check_enum_or_default(check, "pending", (int)m->pending,
                                     &tradewake__v1__pending_policy__descriptor) &&
-           read_symbol_map(r, m->n_symbol_map, m->symbol_map, &rules->symbol_map, &rules->n_symbol_map) &&
+           read_symbol_map(r, m->n_symbol_map, m->symbol_map, &rules->symbol_map,
+                           &rules->n_symbol_map) &&
            read_texts(r, "symbols_included", m->n_symbols_included, m->symbols_included,
                       PATTERN_CHARS_MAX, &rules->included, &rules->n_included) &&
            read_texts(r, "symbols_excluded", m->n_symbols_excluded, m->symbols_excluded,
@@ -251,52 +281,66 @@ static bool read_rules(const struct reader *r, const Tradewake__V1__CopyRules *m
                             &rules->max_price_deviation);
 }
 
-bool tw_rules_read(const Tradewake__V1__CopyRules *message, const char *prefix, struct tw_rules *ret,
-                   struct tw_refusal *refusal)
+bool tw_rules_read(const Tradewake__V1__CopyRules *message, const char *prefix,
+                   struct tw_rules *ret, struct tw_refusal *refusal)
 {
     Tradewake__V1__CopyRules defaults;
     tradewake__v1__copy_rules__init(&defaults);
+    message = message != NULL ? message : &defaults;
 
     struct tw_rules rules = {0};
-    tw_arena_init(&rules.arena, RULES_BYTES_MAX);
-    const struct reader reader = {{prefix, refusal}, &rules.arena};
-    if (!read_rules(&reader, message != NULL ? message : &defaults, &rules)) {
-        tw_rules_clear(&rules);
+    struct tw_arena arena;
+    tw_arena_init(&arena, RULES_BYTES_MAX);
+    struct reader counting = {.check = {prefix, refusal}, .arena = &arena};
+    bool ok = read_rules(&counting, message, &rules);
+    tw_arena_clear(&arena);
+    if (!ok)
         return false;
-    }
+
+    rules = (struct tw_rules){.memory = malloc(counting.used + 1)};
+    struct reader keeping = {.check = {prefix, refusal}, .memory = rules.memory};
+    if (rules.memory == NULL)
+        return no_memory(&keeping, "");
+    ok = read_rules(&keeping, message, &rules);
+    assert(ok && keeping.used == counting.used); /* nothing has changed since it was counted */
+    (void)ok;
     *ret = rules;
     return true;
 }
 
 void tw_rules_clear(struct tw_rules *rules)
 {
-    tw_arena_clear(&rules->arena);
+    free(rules->memory);
+    rules->memory = NULL;
 }
 
-static bool read_override(const struct reader *r, size_t i, const Tradewake__V1__InstrumentOverride *m,
+static bool read_override(struct reader *r, size_t i, const Tradewake__V1__InstrumentOverride *m,
                           struct tw_instrument_override *ret)
 {
     char prefix[96];
     snprintf(prefix, sizeof prefix, "%sinstruments[%zu].", r->check.prefix, i);
     const struct tw_check check = {prefix, r->check.refusal};
-    ret->symbol = tw_arena_text(r->arena, m->symbol, strlen(m->symbol));
+    ret->symbol = keep_text(r, m->symbol);
     if (ret->symbol == NULL)
         return no_memory(r, "instruments");
     return tw_check_text(&check, "symbol", m->symbol, 1, TW_SYMBOL_CHARS_MAX) &&
            tw_check_decimal(&check, "min_volume", m->min_volume, TW_POSITIVE, &ret->volume_min) &&
            tw_check_decimal(&check, "max_volume", m->max_volume, TW_POSITIVE, &ret->volume_max) &&
-           tw_check_decimal(&check, "volume_step", m->volume_step, TW_POSITIVE, &ret->volume_step) &&
-           tw_check_decimal(&check, "contract_size", m->contract_size, TW_POSITIVE, &ret->contract_size) &&
+           tw_check_decimal(&check, "volume_step", m->volume_step, TW_POSITIVE,
+                            &ret->volume_step) &&
+           tw_check_decimal(&check, "contract_size", m->contract_size, TW_POSITIVE,
+                            &ret->contract_size) &&
            tw_check_decimal(&check, "tick_size", m->tick_size, TW_POSITIVE, &ret->tick_size) &&
-           tw_check_decimal(&check, "min_notional", m->min_notional, TW_NOT_NEGATIVE, &ret->min_notional);
+           tw_check_decimal(&check, "min_notional", m->min_notional, TW_NOT_NEGATIVE,
+                            &ret->min_notional);
 }
 
-static bool read_overrides(const struct reader *r, const Tradewake__V1__Follower *m,
+static bool read_overrides(struct reader *r, const Tradewake__V1__Follower *m,
                            struct tw_follower_rules *rules)
 {
     if (!list_is_short(r, "instruments", m->n_instruments))
         return false;
-    struct tw_instrument_override *list = tw_arena_zero(r->arena, (m->n_instruments + 1) * sizeof *list);
+    struct tw_instrument_override *list = keep(r, (m->n_instruments + 1) * sizeof *list);
     if (list == NULL)
         return no_memory(r, "instruments");
     for (size_t i = 0; i < m->n_instruments; i++)
@@ -307,7 +351,7 @@ static bool read_overrides(const struct reader *r, const Tradewake__V1__Follower
     return true;
 }
 
-static bool read_loss_limit(const struct reader *r, size_t i, const Tradewake__V1__RiskLimit *m,
+static bool read_loss_limit(struct reader *r, size_t i, const Tradewake__V1__RiskLimit *m,
                             struct tw_loss_limit *ret)
 {
     char prefix[96];
@@ -316,9 +360,11 @@ static bool read_loss_limit(const struct reader *r, size_t i, const Tradewake__V
     ret->measure = m->measure;
     ret->period = m->period;
     ret->close_positions = m->close_positions;
-    if (!tw_check_enum(&check, "measure", (int)m->measure, &tradewake__v1__risk_measure__descriptor) ||
+    if (!tw_check_enum(&check, "measure", (int)m->measure,
+                       &tradewake__v1__risk_measure__descriptor) ||
         !tw_check_enum(&check, "period", (int)m->period, &tradewake__v1__risk_period__descriptor) ||
-        !tw_check_decimal(&check, "max_absolute", m->max_absolute, TW_POSITIVE, &ret->max_absolute) ||
+        !tw_check_decimal(&check, "max_absolute", m->max_absolute, TW_POSITIVE,
+                          &ret->max_absolute) ||
         !tw_check_decimal(&check, "max_fraction", m->max_fraction, TW_POSITIVE, &ret->max_fraction))
         return false;
     if (ret->max_absolute == TW_DECIMAL_UNSET && ret->max_fraction == TW_DECIMAL_UNSET)
@@ -326,7 +372,7 @@ static bool read_loss_limit(const struct reader *r, size_t i, const Tradewake__V
     return true;
 }
 
-static bool read_risk(const struct reader *r, const Tradewake__V1__RiskLimits *m,
+static bool read_risk(struct reader *r, const Tradewake__V1__RiskLimits *m,
                       struct tw_follower_rules *rules)
 {
     rules->max_order_volume = rules->max_total_volume = TW_DECIMAL_UNSET;
@@ -340,7 +386,7 @@ static bool read_risk(const struct reader *r, const Tradewake__V1__RiskLimits *m
                           &rules->max_total_volume) ||
         !list_is_short(r, "risk.loss_limits", m->n_loss_limits))
         return false;
-    struct tw_loss_limit *limits = tw_arena_zero(r->arena, (m->n_loss_limits + 1) * sizeof *limits);
+    struct tw_loss_limit *limits = keep(r, (m->n_loss_limits + 1) * sizeof *limits);
     if (limits == NULL)
         return no_memory(r, "risk.loss_limits");
     for (size_t i = 0; i < m->n_loss_limits; i++)
@@ -351,7 +397,7 @@ static bool read_risk(const struct reader *r, const Tradewake__V1__RiskLimits *m
     return true;
 }
 
-static bool read_follower(const struct reader *r, const Tradewake__V1__Follower *m,
+static bool read_follower(struct reader *r, const Tradewake__V1__Follower *m,
                           struct tw_follower_rules *rules)
 {
     if (!tw_check_enum_or_default(&r->check, "mode", (int)m->mode,
@@ -365,10 +411,11 @@ static bool read_follower(const struct reader *r, const Tradewake__V1__Follower 
                              TW_PARALLEL_MAX);
     rules->mode = m->mode == 0 ? TW_MODE_ACTIVE : (enum tw_mode)m->mode;
     rules->max_parallel = m->max_parallel;
-    rules->symbol_suffix = tw_arena_text(r->arena, m->symbol_suffix, strlen(m->symbol_suffix));
+    rules->symbol_suffix = keep_text(r, m->symbol_suffix);
     if (rules->symbol_suffix == NULL)
         return no_memory(r, "symbol_suffix");
-    return read_symbol_map(r, m->n_symbol_map, m->symbol_map, &rules->symbol_map, &rules->n_symbol_map) &&
+    return read_symbol_map(r, m->n_symbol_map, m->symbol_map, &rules->symbol_map,
+                           &rules->n_symbol_map) &&
            read_overrides(r, m, rules) && read_risk(r, m->risk, rules);
 }
 
@@ -376,17 +423,27 @@ bool tw_follower_rules_read(const Tradewake__V1__Follower *message, const char *
                             struct tw_follower_rules *ret, struct tw_refusal *refusal)
 {
     struct tw_follower_rules rules = {0};
-    tw_arena_init(&rules.arena, RULES_BYTES_MAX);
-    const struct reader reader = {{prefix, refusal}, &rules.arena};
-    if (!read_follower(&reader, message, &rules)) {
-        tw_follower_rules_clear(&rules);
+    struct tw_arena arena;
+    tw_arena_init(&arena, RULES_BYTES_MAX);
+    struct reader counting = {.check = {prefix, refusal}, .arena = &arena};
+    bool ok = read_follower(&counting, message, &rules);
+    tw_arena_clear(&arena);
+    if (!ok)
         return false;
-    }
+
+    rules = (struct tw_follower_rules){.memory = malloc(counting.used + 1)};
+    struct reader keeping = {.check = {prefix, refusal}, .memory = rules.memory};
+    if (rules.memory == NULL)
+        return no_memory(&keeping, "");
+    ok = read_follower(&keeping, message, &rules);
+    assert(ok && keeping.used == counting.used);
+    (void)ok;
     *ret = rules;
     return true;
 }
 
 void tw_follower_rules_clear(struct tw_follower_rules *rules)
 {
-    tw_arena_clear(&rules->arena);
+    free(rules->memory);
+    rules->memory = NULL;
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 
 /* A fraction for a note, cut to 1e-8. */
-static tw_decimal cut(const struct exact *value)
+static tw_decimal cut(const struct exact *fraction)
 {
-    tw_decimal result;
-    return exact_round(value, 1, TW_ROUND_DOWN, &result) ? result : TW_DECIMAL_UNSET;
+    struct exact_value value;
+    return exact_value(fraction, &value) ? value.whole : TW_DECIMAL_UNSET;
 }
 
 /* ---- Money in another currency ---- */
@@ -34,18 +34,32 @@ static bool rate_of(const struct tw_listing *listing, bool is_inverse, struct ra
     return true;
 }
 
-/* By a pair of the account's, under its plain name or with the follower's suffix. False: no such
- * quote. */
+/* One after the other; what does not fit is no symbol of anybody's. */
+static void join(char *to, size_t room, const char *const *parts, size_t n)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(parts[i]);
+        length = length < room - used ? length : room - used - 1;
+        memcpy(to + used, parts[i], length);
+        used += length;
+    }
+    to[used] = '\0';
+}
+
+/* By a pair of the account's, as symbols are found: with the follower's suffix, else by its plain
+ * name. False: no such quote. */
 static bool rate_of_pair(const struct tw_follower_view *view, const char *base, const char *counter,
                          bool is_inverse, struct rate *ret)
 {
+    const char *const parts[] = {base, counter, view->follower->symbol_suffix};
     char pair[2 * sizeof view->account->currency + TW_SYMBOL_BYTES];
-    snprintf(pair, sizeof pair, "%s%s", base, counter);
-    if (rate_of(tw_market_find(view->market, pair), is_inverse, ret))
-        return true;
-    if (view->follower->symbol_suffix[0] == '\0')
-        return false;
-    snprintf(pair, sizeof pair, "%s%s%s", base, counter, view->follower->symbol_suffix);
+    if (parts[2][0] != '\0') {
+        join(pair, sizeof pair, parts, 3);
+        if (rate_of(tw_market_find(view->market, pair), is_inverse, ret))
+            return true;
+    }
+    join(pair, sizeof pair, parts, 2);
     return rate_of(tw_market_find(view->market, pair), is_inverse, ret);
 }
 
@@ -308,7 +322,9 @@ static tw_decimal smallest_allowed(const struct opening *o)
     exact_div(&needed, (uint64_t)instrument->contract_size);
     exact_mul(&needed, (uint64_t)TW_DECIMAL_ONE);
     exact_div(&needed, (uint64_t)price);
-    if (!exact_round(&needed, instrument->volume_step, TW_ROUND_UP, &by_notional))
+    struct exact_value value;
+    if (!exact_value(&needed, &value) ||
+        !exact_round(&value, instrument->volume_step, TW_ROUND_UP, &by_notional))
         return 0;
     return larger_of(volume, by_notional);
 }
@@ -398,17 +414,19 @@ bool rule_size(struct opening *o)
     const struct tw_rules *rules = o->view->rules;
     const struct tw_instrument *instrument = &o->plan->listing->instrument;
     struct exact wanted;
+    struct exact_value value;
     if (!sizing_by_mode[rules->sizing](o, &wanted))
         return false;
     if (!is_known(instrument->volume_step) || instrument->volume_min == TW_DECIMAL_UNSET)
         return skip(o, REASON(MISSING_SPEC), "the volume step of %s is not known",
                     instrument->symbol);
-    if (!exact_round(&wanted, instrument->volume_step, rules->rounding, &o->plan->volume))
+    if (!exact_value(&wanted, &value) ||
+        !exact_round(&value, instrument->volume_step, rules->rounding, &o->plan->volume))
         return skip(o, REASON(INTERNAL), "the volume does not fit any number we reckon with");
 
     bounds_set(o);
     o->plan->sizing = rules->sizing;
-    o->plan->wanted = cut(&wanted);
+    o->plan->wanted = value.whole;
     note(o, "rounding", TEXT(o->plan->wanted), TEXT(o->plan->volume),
          "%s %s to a multiple of the step %s", TEXT(o->plan->wanted),
          rules->rounding == TW_ROUND_NEAREST ? "to the nearest," : "toward zero",

@@ -12,16 +12,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What every opening looks at comes first: three cache lines of a listing are its hot part. */
 struct tw_listing {
-    struct tw_instrument instrument; /* in force: as told, with the corrections on top */
-    struct tw_instrument told;
     tw_decimal bid, ask;             /* UNSET = no quote */
     tw_decimal open_volume;          /* of our open and coming copies, all sides */
-    bool is_told;                    /* the broker has named it; else only a quote or an old copy has */
+    struct tw_instrument instrument; /* in force: as told, with the corrections on top */
+    struct tw_instrument told;
 };
 
+struct tw_market_slot {
+    uint32_t hash;
+    struct tw_listing *listing; /* NULL = free */
+};
+
+/* Listings by symbol: an open table, and the listings in blocks of their own. {0} is an empty one. */
 struct tw_market {
-    void *table; /* by symbol; NULL = empty */
+    struct tw_market_slot *slots;
+    uint32_t n_slots, n_listings; /* slots: a power of two, at most two thirds taken */
+    struct tw_market_block *blocks;
 };
 
 void tw_market_clear(struct tw_market *market);

@@ -6,7 +6,6 @@
 #define TW_CORE_RULES_H
 
 #include <tradewake/adapters/order.h>
-#include <tradewake/base/arena.h>
 #include <tradewake/wire/refusal.h>
 
 #include <tradewake/v1/followers.pb-c.h>
@@ -63,7 +62,7 @@ struct tw_rules {
     const struct tw_tier *tiers;
     uint32_t n_symbol_map, n_included, n_excluded, n_magics_included, n_magics_excluded, n_tiers;
 
-    struct tw_arena arena; /* what the pointers point into */
+    void *memory; /* what the pointers point into; from the heap */
 };
 
 /* Checks and reads. prefix: the path of the rules in the request, "subscription.rules.".
@@ -98,7 +97,7 @@ struct tw_follower_rules {
     const struct tw_loss_limit *loss_limits;
     uint32_t n_loss_limits;
 
-    struct tw_arena arena;
+    void *memory; /* as in tw_rules */
 };
 
 /* As tw_rules_read(); prefix "follower.". Ids, adapter and adapter_config are looked at elsewhere. */
