@@ -502,17 +502,26 @@ static bool has_work(struct tw_engine *engine)
            atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_seq_cst);
 }
 
+static bool is_disk_full(const struct tw_engine *engine)
+{
+    return engine->log != NULL && !tw_journal_has_room(engine->log);
+}
+
 /* True: go on; false: nothing is left and the engine stops. */
 static bool await_work(struct tw_engine *engine)
 {
+    static const struct timespec look_again = {1, 0};
     while (!has_work(engine)) {
         if (atomic_load_explicit(&engine->journal.is_stopping, memory_order_acquire))
             return false;
         unsigned seen = atomic_load_explicit(&engine->journal.wake, memory_order_acquire);
         atomic_store_explicit(&engine->journal.is_asleep, true, memory_order_seq_cst);
         if (!has_work(engine) && !atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst))
-            syscall(SYS_futex, &engine->journal.wake, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+            syscall(SYS_futex, &engine->journal.wake, FUTEX_WAIT_PRIVATE, seen,
+                    is_disk_full(engine) ? &look_again : NULL, NULL, 0);
         atomic_store_explicit(&engine->journal.is_asleep, false, memory_order_seq_cst);
+        if (is_disk_full(engine))
+            return true; /* a sync looks whether there is room again */
     }
     return true;
 }
@@ -538,7 +547,8 @@ static void turn(struct tw_engine *engine)
     }
     do {
         copy = batch_take(engine, &batch, copy);
-        if (engine->log != NULL && tw_journal_durable(engine->log) < tw_journal_appended(engine->log))
+        if (engine->log != NULL && (tw_journal_durable(engine->log) < tw_journal_appended(engine->log) ||
+                                    is_disk_full(engine)))
             (void)tw_journal_sync(engine->log);
         fresh_announce(fresh);
         fresh = NULL;

@@ -997,6 +997,18 @@ static bool refuse_no_memory(struct tw_refusal *refusal)
     return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory for another event");
 }
 
+/* What is left of a full disk is kept for closes. */
+static bool check_room(const struct tw_engine *engine, const struct tw_event *event,
+                       struct tw_refusal *refusal)
+{
+    bool adds = event->kind == TW_EVENT_OPEN || event->kind == TW_EVENT_PLACE;
+    if (!adds || engine->log == NULL || tw_journal_has_room(engine->log))
+        return true;
+    refusal->retry_after_ns = TW_NS_PER_S;
+    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+                     "the disk of the journal is full: make room; until then only what reduces is taken");
+}
+
 static bool check_position(struct tw_master *master, const struct tw_event *event,
                            struct tw_refusal *refusal)
 {
@@ -1182,7 +1194,7 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
         if (master->n_members == 0)
             ok = tw_refuse(refusal, REFUSAL(MASTER_NOT_FOUND), "event.master_id",
                            "nobody follows \"%s\"", event->master_id);
-        ok = ok && check_position(master, event, refusal) &&
+        ok = ok && check_room(engine, event, refusal) && check_position(master, event, refusal) &&
              accept(master, submission, hash, &record, refusal);
     }
     pthread_mutex_unlock(&master->mutex);
