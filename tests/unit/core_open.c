@@ -660,10 +660,10 @@ Test(core_open, the_arithmetic_can_be_followed)
         const char *rule, *input, *output, *note;
     } told[] = {
         {"symbol_map", "EURUSD", "EURUSD.x", "by the map of the subscription"},
-        {"open_window", "0", "", "s old, 60 s are allowed"},
+        {"open_window", "0", "", "0 s old, at most 60 s"},
         {"multiplier", "0.75", "0.375", "0.75 x 0.5"},
         {"balance", "0.375", "0.75", "0.375 x 6000 USD / (2500 EUR x 1.2 by EURUSD)"},
-        {"rounding", "0.75", "0.75", "0.75 toward zero to a multiple of the step 0.01"},
+        {"rounding", "0.75", "0.75", "0.75 is a multiple of the step 0.01"},
         {"max_volume", "0.75", "0.6", "clamped to the largest order allowed"},
         {"order", "", "0.6", "BUY 0.6 EURUSD.x is sent"},
     };

@@ -444,3 +444,33 @@ Test(core_size, asking_how_changes_nothing)
         fixture_close(&f);
     }
 }
+
+/* Whoever reads an explanation finds the rule by the name it has in CopyRules, not "size". */
+Test(core_size, a_no_is_told_under_the_rule_that_said_it)
+{
+    static const struct {
+        struct size_case c;
+        const char *rule;
+    } rows[] = {
+        {{"below the minimum", .multiplier = "0.001"}, "min_volume"},
+        {{"the coefficient", .multiplier = "0.001", .force_min = true, .coefficient = "2"},
+         "max_risk_coefficient"},
+        {{"the maximum", .max = "0.05", .own_min = "0.1"}, "max_volume"},
+        {{"the notional", .volume = "0.01", .own_contract = "1", .notional = "10", .price = "1"},
+         "min_notional"},
+        {{"no account", MODE(EQUITY), .no_master = true}, "equity"},
+        {{"no balance", MODE(BALANCE), .own_money = "USD - 1 1"}, "balance"},
+        {{"no contract size", MODE(CONTRACT), .volume = "1"}, "contract_size"},
+        {{"no stop", MODE(RISK), .risk = "0.01"}, "risk_fraction"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct fixture f;
+        case_open(&rows[i].c, &f);
+        f.view.trace = &f.trace;
+        struct tw_plan plan = plan_now(&f);
+        cr_expect_eq(plan.state, STATE(SKIPPED), "%s", rows[i].c.name);
+        cr_expect_str_eq(f.trace.steps[f.trace.n_steps - 1].rule, rows[i].rule, "%s",
+                         rows[i].c.name);
+        fixture_close(&f);
+    }
+}

@@ -21,7 +21,8 @@ struct opening {
     int64_t now_wall_ns;
     struct tw_plan *plan;
     tw_decimal minimum, maximum; /* of the order's volume: what instrument and rules allow */
-    char why[WHY_BYTES];         /* the no of the rule that said it, in words */
+    const char *rule;            /* that is being asked, by the name that explanations have */
+    char why[WHY_BYTES];         /* its no, in words */
 };
 
 /* Notes one step. input, output: may be "". */

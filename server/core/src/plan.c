@@ -249,7 +249,8 @@ static bool rule_age(struct opening *o)
         return end_with(o, STATE(EXPIRED), REASON(TOO_OLD),
                         "it is older than the open window of %s s", TEXT(seconds_of(window_ns)));
     note(o, "open_window", TEXT(seconds_of(o->now_wall_ns - observed_ns)), "",
-         "s old, %s s are allowed", TEXT(seconds_of(window_ns)));
+         "%s s old, at most %s s", TEXT(seconds_of(o->now_wall_ns - observed_ns)),
+         TEXT(seconds_of(window_ns)));
     return true;
 }
 
@@ -473,11 +474,13 @@ void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *v
     opening.view = view;
     opening.now_wall_ns = now_wall_ns;
     opening.plan = ret;
-    for (size_t i = 0; i < sizeof open_rules / sizeof open_rules[0]; i++)
+    for (size_t i = 0; i < sizeof open_rules / sizeof open_rules[0]; i++) {
+        opening.rule = open_rules[i].name;
         if (!open_rules[i].applies(&opening)) {
-            note(&opening, open_rules[i].name, "", reason_word(ret->reason), "%s", opening.why);
+            note(&opening, opening.rule, "", reason_word(ret->reason), "%s", opening.why);
             return;
         }
+    }
     note(&opening, "order", "", TEXT(ret->volume), "%s%s %s %s is sent", side_word(ret->side),
          type_word(ret->type), TEXT(ret->volume), ret->listing->instrument.symbol);
 }

@@ -104,6 +104,7 @@ static const struct tw_tier *tier_of(const struct tw_rules *rules, tw_decimal vo
 static bool size_multiplier(struct opening *o, struct exact *size)
 {
     const struct tw_rules *rules = o->view->rules;
+    o->rule = rules->n_tiers > 0 ? "tiers" : "multiplier";
     const struct tw_tier *tier = rules->n_tiers > 0 ? tier_of(rules, o->event->volume) : NULL;
     if (rules->n_tiers > 0 && tier == NULL)
         return skip(o, REASON(RISK_LIMIT), "%s is more than the last tier says anything about, %s",
@@ -136,6 +137,7 @@ static bool size_by_money(struct opening *o, const char *figure, tw_decimal mine
                           tw_decimal masters, struct exact *size)
 {
     const char *own = o->view->account->currency, *other = o->view->master_account->currency;
+    o->rule = figure;
     if (!is_known(masters) || other[0] == '\0')
         return skip(o, REASON(MISSING_ACCOUNT),
                     "the master's %s is \"%s\" %s: nothing to reckon with", figure, TEXT(masters),
@@ -159,8 +161,9 @@ static bool size_by_money(struct opening *o, const char *figure, tw_decimal mine
     return true;
 }
 
-static bool has_master_account(struct opening *o)
+static bool has_master_account(struct opening *o, const char *figure)
 {
+    o->rule = figure;
     return o->view->master_account != NULL
                ? true
                : skip(o, REASON(MISSING_ACCOUNT),
@@ -169,21 +172,21 @@ static bool has_master_account(struct opening *o)
 
 static bool size_balance(struct opening *o, struct exact *size)
 {
-    return size_multiplier(o, size) && has_master_account(o) &&
+    return size_multiplier(o, size) && has_master_account(o, "balance") &&
            size_by_money(o, "balance", o->view->account->balance, o->view->master_account->balance,
                          size);
 }
 
 static bool size_equity(struct opening *o, struct exact *size)
 {
-    return size_multiplier(o, size) && has_master_account(o) &&
+    return size_multiplier(o, size) && has_master_account(o, "equity") &&
            size_by_money(o, "equity", o->view->account->equity, o->view->master_account->equity,
                          size);
 }
 
 static bool size_free_margin(struct opening *o, struct exact *size)
 {
-    return size_multiplier(o, size) && has_master_account(o) &&
+    return size_multiplier(o, size) && has_master_account(o, "free_margin") &&
            size_by_money(o, "free_margin", o->view->account->free_margin,
                          o->view->master_account->free_margin, size);
 }
@@ -191,6 +194,7 @@ static bool size_free_margin(struct opening *o, struct exact *size)
 static bool size_contract(struct opening *o, struct exact *size)
 {
     tw_decimal mine = o->plan->listing->instrument.contract_size, masters = o->event->contract_size;
+    o->rule = "contract_size";
     if (!is_known(masters) || !is_known(mine))
         return skip(o, REASON(MISSING_SPEC), "the contract size of the %s is not known",
                     is_known(mine) ? "master" : "follower");
@@ -215,6 +219,7 @@ static tw_decimal entry_price(const struct opening *o)
 /* What the risk mode needs to know. False: why not. */
 static bool risk_is_known(struct opening *o, tw_decimal entry, tw_decimal stop)
 {
+    o->rule = "risk_fraction";
     if (o->view->rules->ignore_stop_loss)
         return skip(o, REASON(NO_STOP_LOSS),
                     "the stop loss is ignored here, and the risk is up to it");
@@ -354,10 +359,12 @@ static bool force_minimum(struct opening *o, const struct exact *wanted, tw_reas
     if (forced > o->maximum)
         return skip(o, why, "the smallest order allowed, %s, is above the largest, %s",
                     TEXT(forced), TEXT(o->maximum));
-    if (risks_too_much(o, wanted, forced))
+    if (risks_too_much(o, wanted, forced)) {
+        o->rule = "max_risk_coefficient";
         return skip(o, REASON(BELOW_MIN),
-                    "%s is more than %s times the wanted %s (max_risk_coefficient)", TEXT(forced),
+                    "%s, the smallest order, is more than %s times the wanted %s", TEXT(forced),
                     TEXT(rules->max_risk_coefficient), TEXT(o->plan->wanted));
+    }
     note(o, "force_min", TEXT(o->plan->volume), TEXT(forced),
          "raised to the smallest order allowed");
     o->plan->volume = forced;
@@ -367,6 +374,7 @@ static bool force_minimum(struct opening *o, const struct exact *wanted, tw_reas
 
 static bool meets_minimum(struct opening *o, const struct exact *wanted)
 {
+    o->rule = "min_volume";
     if (o->plan->volume >= o->minimum && o->plan->volume > 0)
         return true;
     explain(o, "%s is below the smallest order, %s", TEXT(o->plan->volume), TEXT(o->minimum));
@@ -375,6 +383,7 @@ static bool meets_minimum(struct opening *o, const struct exact *wanted)
 
 static bool meets_maximum(struct opening *o)
 {
+    o->rule = "max_volume";
     tw_decimal before = o->plan->volume;
     if (before <= o->maximum)
         return true;
@@ -391,6 +400,7 @@ static bool meets_maximum(struct opening *o)
 
 static bool meets_notional(struct opening *o, const struct exact *wanted)
 {
+    o->rule = "min_notional";
     const struct tw_instrument *instrument = &o->plan->listing->instrument;
     if (instrument->min_notional <= 0)
         return true;
@@ -427,9 +437,11 @@ bool rule_size(struct opening *o)
     bounds_set(o);
     o->plan->sizing = rules->sizing;
     o->plan->wanted = value.whole;
-    note(o, "rounding", TEXT(o->plan->wanted), TEXT(o->plan->volume),
-         "%s %s to a multiple of the step %s", TEXT(o->plan->wanted),
-         rules->rounding == TW_ROUND_NEAREST ? "to the nearest," : "toward zero",
+    note(o, "rounding", TEXT(o->plan->wanted), TEXT(o->plan->volume), "%s %s the step %s",
+         TEXT(o->plan->wanted),
+         o->plan->volume == o->plan->wanted    ? "is a multiple of"
+         : rules->rounding == TW_ROUND_NEAREST ? "to the nearest multiple of"
+                                               : "toward zero to a multiple of",
          TEXT(instrument->volume_step));
     return meets_minimum(o, &wanted) && meets_maximum(o) && meets_notional(o, &wanted);
 }
