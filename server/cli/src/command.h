@@ -198,6 +198,13 @@ int run_check(struct session *session);
 int run_config_show(struct session *session);
 int run_config_reference(struct session *session);
 int run_submit(struct session *session);
+int run_explain(struct session *session);
+int run_sync(struct session *session);
+
+/* Of an event, or a snapshot: an id that was not given, made up, and "now" for a time that was not. Returns an
+ * exit code; what is wrong was printed. */
+int request_defaults(struct session *session, ProtobufCMessage *request, const char *id_field,
+                     const char *time_field);
 int run_replay(struct session *session);
 int run_watch(struct session *session);
 int run_copies(struct session *session);

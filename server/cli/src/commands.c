@@ -53,7 +53,7 @@ static const struct column copy_columns[] = {
 
 /* ---- Options ---- */
 
-#define EVENT_OPTIONS                                                                               \
+#define EVENT_FIELDS                                                                                \
     {.flag = "--master", .value = "ID", .rule = TEXT_RULE, .is_required = true,                     \
      .field = "event.master_id", .help = "the master whose event it is"},                           \
     {.flag = "--event-id", .value = "ID", .rule = TEXT_RULE, .field = "event.event_id",             \
@@ -62,12 +62,20 @@ static const struct column copy_columns[] = {
      .help = "number of the event at its source"},                                                  \
     {.flag = "--observed-at", .value = "TIME", .rule = TEXT_RULE, .field = "event.observed_at",     \
      .help = "when it happened, RFC 3339; left out: now"},                                          \
+    {.flag = "--field", .value = "PATH=VALUE", .rule = TEXT_RULE, .is_repeated = true,              \
+     .field = "event.*", .help = "any other field of the event: master_account.balance=1000"}
+
+#define EVENT_OPTIONS                                                                               \
+    EVENT_FIELDS,                                                                                   \
     {.flag = "--wait", .value = "HOW", .rule = {.type = TW_VALUE_ENUM, .choices = "done|sent|accepted"}, \
      .default_text = "done", .help = "answer when every copy is that far"},                         \
     {.flag = "--view", .value = "WHICH", .rule = TEXT_RULE, .field = "view",                        \
-     .help = "copies to answer with: all, skipped or counts"},                                      \
-    {.flag = "--field", .value = "PATH=VALUE", .rule = TEXT_RULE, .is_repeated = true,              \
-     .field = "event.*", .help = "any other field of the event: master_account.balance=1000"}
+     .help = "copies to answer with: all, skipped or counts"}
+
+#define EXPLAIN_OPTIONS                                                                             \
+    EVENT_FIELDS,                                                                                   \
+    {.flag = "--follower", .value = "ID", .rule = TEXT_RULE, .field = "follower_id",                \
+     .help = "at this follower; left out: at every one"}
 
 #define REQUIRED(name, what, path, words)                                                           \
     {.flag = name, .value = what, .rule = TEXT_RULE, .is_required = true, .field = path, .help = words}
@@ -75,68 +83,82 @@ static const struct column copy_columns[] = {
     {.flag = name, .value = what, .rule = TEXT_RULE, .field = path, .help = words}
 #define SWITCH(name, path, words) {.flag = name, .field = path, .help = words}
 
-static const struct command_option submit_open_options[] = {
-    REQUIRED("--position", "ID", "event.open.position_id", "the master's ticket"),
-    REQUIRED("--symbol", "SYMBOL", "event.open.symbol", "as the master calls it"),
-    REQUIRED("--side", "SIDE", "event.open.side", "buy or sell"),
-    REQUIRED("--volume", "LOTS", "event.open.volume", "the master's volume"),
-    OPTIONAL("--price", "PRICE", "event.open.price", "where the master opened"),
-    OPTIONAL("--stop-loss", "PRICE", "event.open.stop_loss", "0 or left out: none"),
-    OPTIONAL("--take-profit", "PRICE", "event.open.take_profit", "0 or left out: none"),
-    OPTIONAL("--magic", "N", "event.open.magic", "the master's magic number"),
-    OPTIONAL("--comment", "TEXT", "event.open.comment", "the master's comment"),
-    OPTIONAL("--contract-size", "N", "event.open.contract_size", "needed by sizing mode CONTRACT"),
-    SWITCH("--increase", "event.open.increase", "adds to a position that is open"),
-    EVENT_OPTIONS,
-};
-static const struct command_option submit_modify_options[] = {
-    REQUIRED("--position", "ID", "event.modify.position_id", "the master's ticket"),
-    OPTIONAL("--stop-loss", "PRICE", "event.modify.stop_loss", "0: remove; left out: as it is"),
-    OPTIONAL("--take-profit", "PRICE", "event.modify.take_profit", "0: remove; left out: as it is"),
-    EVENT_OPTIONS,
-};
-static const struct command_option submit_close_options[] = {
-    REQUIRED("--position", "ID", "event.close.position_id", "the master's ticket"),
-    OPTIONAL("--volume", "LOTS", "event.close.volume", "left out: all of it"),
-    OPTIONAL("--remaining", "LOTS", "event.close.remaining_volume", "what the master holds afterwards"),
-    OPTIONAL("--new-position", "ID", "event.close.new_position_id", "the remainder's ticket (MT4)"),
-    OPTIONAL("--price", "PRICE", "event.close.price", "where the master closed"),
-    EVENT_OPTIONS,
-};
-static const struct command_option submit_place_options[] = {
-    REQUIRED("--order", "ID", "event.place.order_id", "the master's order"),
-    REQUIRED("--symbol", "SYMBOL", "event.place.symbol", "as the master calls it"),
-    REQUIRED("--side", "SIDE", "event.place.side", "buy or sell"),
-    REQUIRED("--type", "TYPE", "event.place.type", "limit, stop or stop-limit"),
-    REQUIRED("--volume", "LOTS", "event.place.volume", "the master's volume"),
-    REQUIRED("--price", "PRICE", "event.place.price", "of the order"),
-    OPTIONAL("--stop-price", "PRICE", "event.place.stop_price", "of a stop-limit order"),
-    OPTIONAL("--stop-loss", "PRICE", "event.place.stop_loss", "0 or left out: none"),
-    OPTIONAL("--take-profit", "PRICE", "event.place.take_profit", "0 or left out: none"),
-    OPTIONAL("--expires-at", "TIME", "event.place.expires_at", "RFC 3339"),
-    OPTIONAL("--magic", "N", "event.place.magic", "the master's magic number"),
-    OPTIONAL("--comment", "TEXT", "event.place.comment", "the master's comment"),
-    EVENT_OPTIONS,
-};
-static const struct command_option submit_modify_order_options[] = {
-    REQUIRED("--order", "ID", "event.modify_order.order_id", "the master's order"),
-    OPTIONAL("--price", "PRICE", "event.modify_order.price", "left out: as it is"),
-    OPTIONAL("--stop-price", "PRICE", "event.modify_order.stop_price", "left out: as it is"),
-    OPTIONAL("--stop-loss", "PRICE", "event.modify_order.stop_loss", "0: remove; left out: as it is"),
-    OPTIONAL("--take-profit", "PRICE", "event.modify_order.take_profit", "0: remove; left out: as it is"),
-    OPTIONAL("--expires-at", "TIME", "event.modify_order.expires_at", "RFC 3339; left out: as it is"),
-    EVENT_OPTIONS,
-};
-static const struct command_option submit_cancel_options[] = {
-    REQUIRED("--order", "ID", "event.cancel.order_id", "the master's order"),
-    EVENT_OPTIONS,
-};
-static const struct command_option submit_trigger_options[] = {
-    REQUIRED("--order", "ID", "event.trigger.order_id", "the master's order"),
-    REQUIRED("--position", "ID", "event.trigger.position_id", "what it became"),
-    OPTIONAL("--price", "PRICE", "event.trigger.price", "where it filled"),
-    OPTIONAL("--volume", "LOTS", "event.trigger.volume", "left out: all of it"),
-    EVENT_OPTIONS,
+#define OPEN_FIELDS                                                                                 \
+    REQUIRED("--position", "ID", "event.open.position_id", "the master's ticket"),                  \
+    REQUIRED("--symbol", "SYMBOL", "event.open.symbol", "as the master calls it"),                  \
+    REQUIRED("--side", "SIDE", "event.open.side", "buy or sell"),                                   \
+    REQUIRED("--volume", "LOTS", "event.open.volume", "the master's volume"),                       \
+    OPTIONAL("--price", "PRICE", "event.open.price", "where the master opened"),                    \
+    OPTIONAL("--stop-loss", "PRICE", "event.open.stop_loss", "0 or left out: none"),                \
+    OPTIONAL("--take-profit", "PRICE", "event.open.take_profit", "0 or left out: none"),            \
+    OPTIONAL("--magic", "N", "event.open.magic", "the master's magic number"),                      \
+    OPTIONAL("--comment", "TEXT", "event.open.comment", "the master's comment"),                    \
+    OPTIONAL("--contract-size", "N", "event.open.contract_size", "needed by sizing mode CONTRACT"), \
+    SWITCH("--increase", "event.open.increase", "adds to a position that is open")
+static const struct command_option submit_open_options[] = {OPEN_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_open_options[] = {OPEN_FIELDS, EXPLAIN_OPTIONS};
+#define MODIFY_FIELDS                                                                               \
+    REQUIRED("--position", "ID", "event.modify.position_id", "the master's ticket"),                \
+    OPTIONAL("--stop-loss", "PRICE", "event.modify.stop_loss", "0: remove; left out: as it is"),    \
+    OPTIONAL("--take-profit", "PRICE", "event.modify.take_profit", "0: remove; left out: as it is")
+static const struct command_option submit_modify_options[] = {MODIFY_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_modify_options[] = {MODIFY_FIELDS, EXPLAIN_OPTIONS};
+#define CLOSE_FIELDS                                                                                \
+    REQUIRED("--position", "ID", "event.close.position_id", "the master's ticket"),                 \
+    OPTIONAL("--volume", "LOTS", "event.close.volume", "left out: all of it"),                      \
+    OPTIONAL("--remaining", "LOTS", "event.close.remaining_volume", "what the master holds afterwards"), \
+    OPTIONAL("--new-position", "ID", "event.close.new_position_id", "the remainder's ticket (MT4)"), \
+    OPTIONAL("--price", "PRICE", "event.close.price", "where the master closed")
+static const struct command_option submit_close_options[] = {CLOSE_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_close_options[] = {CLOSE_FIELDS, EXPLAIN_OPTIONS};
+#define PLACE_FIELDS                                                                                \
+    REQUIRED("--order", "ID", "event.place.order_id", "the master's order"),                        \
+    REQUIRED("--symbol", "SYMBOL", "event.place.symbol", "as the master calls it"),                 \
+    REQUIRED("--side", "SIDE", "event.place.side", "buy or sell"),                                  \
+    REQUIRED("--type", "TYPE", "event.place.type", "limit, stop or stop-limit"),                    \
+    REQUIRED("--volume", "LOTS", "event.place.volume", "the master's volume"),                      \
+    REQUIRED("--price", "PRICE", "event.place.price", "of the order"),                              \
+    OPTIONAL("--stop-price", "PRICE", "event.place.stop_price", "of a stop-limit order"),           \
+    OPTIONAL("--stop-loss", "PRICE", "event.place.stop_loss", "0 or left out: none"),               \
+    OPTIONAL("--take-profit", "PRICE", "event.place.take_profit", "0 or left out: none"),           \
+    OPTIONAL("--expires-at", "TIME", "event.place.expires_at", "RFC 3339"),                         \
+    OPTIONAL("--magic", "N", "event.place.magic", "the master's magic number"),                     \
+    OPTIONAL("--comment", "TEXT", "event.place.comment", "the master's comment")
+static const struct command_option submit_place_options[] = {PLACE_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_place_options[] = {PLACE_FIELDS, EXPLAIN_OPTIONS};
+#define MODIFY_ORDER_FIELDS                                                                         \
+    REQUIRED("--order", "ID", "event.modify_order.order_id", "the master's order"),                 \
+    OPTIONAL("--price", "PRICE", "event.modify_order.price", "left out: as it is"),                 \
+    OPTIONAL("--stop-price", "PRICE", "event.modify_order.stop_price", "left out: as it is"),       \
+    OPTIONAL("--stop-loss", "PRICE", "event.modify_order.stop_loss", "0: remove; left out: as it is"), \
+    OPTIONAL("--take-profit", "PRICE", "event.modify_order.take_profit", "0: remove; left out: as it is"), \
+    OPTIONAL("--expires-at", "TIME", "event.modify_order.expires_at", "RFC 3339; left out: as it is")
+static const struct command_option submit_modify_order_options[] = {MODIFY_ORDER_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_modify_order_options[] = {MODIFY_ORDER_FIELDS, EXPLAIN_OPTIONS};
+#define CANCEL_FIELDS                                                                               \
+    REQUIRED("--order", "ID", "event.cancel.order_id", "the master's order")
+static const struct command_option submit_cancel_options[] = {CANCEL_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_cancel_options[] = {CANCEL_FIELDS, EXPLAIN_OPTIONS};
+#define TRIGGER_FIELDS                                                                              \
+    REQUIRED("--order", "ID", "event.trigger.order_id", "the master's order"),                      \
+    REQUIRED("--position", "ID", "event.trigger.position_id", "what it became"),                    \
+    OPTIONAL("--price", "PRICE", "event.trigger.price", "where it filled"),                         \
+    OPTIONAL("--volume", "LOTS", "event.trigger.volume", "left out: all of it")
+static const struct command_option submit_trigger_options[] = {TRIGGER_FIELDS, EVENT_OPTIONS};
+static const struct command_option explain_trigger_options[] = {TRIGGER_FIELDS, EXPLAIN_OPTIONS};
+
+static const struct command_option sync_options[] = {
+    REQUIRED("--master", "ID", "master_id", "whose picture it is"),
+    OPTIONAL("--id", "ID", "snapshot_id", "idempotency key; made up when left out"),
+    OPTIONAL("--taken-at", "TIME", "taken_at", "when it was taken, RFC 3339; left out: now"),
+    OPTIONAL("--sequence", "N", "sequence", "the last event that it contains"),
+    {.flag = "--position", .value = "FIELDS", .rule = TEXT_RULE, .is_repeated = true, .field = "positions",
+     .help = "position_id=1,symbol=EURUSD,side=buy,volume=0.10: one that the master holds"},
+    {.flag = "--order", .value = "FIELDS", .rule = TEXT_RULE, .is_repeated = true, .field = "orders",
+     .help = "order_id=7,symbol=EURUSD,side=buy,type=limit,volume=0.10,price=1.05: one that waits"},
+    {.flag = "--file", .value = "FILE", .rule = TEXT_RULE, .help = "a snapshot in JSON, fields as in SyncMasterRequest; - is standard input"},
+    {.flag = "--empty", .help = "the master holds nothing: needed where neither position nor order is named"},
+    SWITCH("--dry-run", "dry_run", "tell what would be done"),
 };
 
 static const struct command_option replay_options[] = {
@@ -256,6 +278,10 @@ static const struct command_option config_show_options[] = {
     {.name = "submit " action, .shared = TAKES_CALL, .summary = words, OPTIONS(array),              \
      .examples = example, .run = run_submit, .method = EVENTS "SubmitEvent"}
 
+#define EXPLAIN(action, array, words, example)                                                      \
+    {.name = "explain " action, .shared = TAKES_CALL, .summary = words, OPTIONS(array),             \
+     .examples = example, .run = run_explain, .method = EVENTS "ExplainEvent"}
+
 static const struct command table[] = {
     {.name = "dev", .shared = TAKES_SETTINGS, .run = run_dev,
      .summary = "Run a server with a paper broker and a demo fleet: nothing to configure",
@@ -288,6 +314,21 @@ static const struct command table[] = {
            "  tradewake submit cancel --master M1 --order 7"),
     SUBMIT("trigger", submit_trigger_options, "Send that a master's pending order filled",
            "  tradewake submit trigger --master M1 --order 7 --position 8"),
+    EXPLAIN("open", explain_open_options, "Show what an open would lead to, rule by rule; nothing is sent",
+            "  tradewake explain open --master M1 --position 1 --symbol EURUSD --side buy --volume 0.10 --follower F1"),
+    EXPLAIN("close", explain_close_options, "The same for a close, or a part of one",
+            "  tradewake explain close --master M1 --position 1 --remaining 0.06"),
+    EXPLAIN("modify", explain_modify_options, "The same for moved stops", NULL),
+    EXPLAIN("place", explain_place_options, "The same for a pending order", NULL),
+    EXPLAIN("modify-order", explain_modify_order_options, "The same for a changed pending order", NULL),
+    EXPLAIN("cancel", explain_cancel_options, "The same for a cancelled pending order", NULL),
+    EXPLAIN("trigger", explain_trigger_options, "The same for a pending order that filled", NULL),
+    {.name = "sync", .shared = TAKES_CALL, OPTIONS(sync_options), .run = run_sync, .method = EVENTS "SyncMaster",
+     .summary = "Tell all that a master holds: what is missing at followers is sent",
+     .notes = "Positions that are not named are closed. A file is JSON with the fields of SyncMasterRequest.",
+     .examples = "  tradewake sync --master M1 --position position_id=1,symbol=EURUSD,side=buy,volume=0.10 --dry-run\n"
+                 "  tradewake sync --master M1 --file snapshot.json\n"
+                 "  tradewake sync --master M1 --empty"},
     {.name = "replay", .operands = "FILE", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      OPTIONS(replay_options), .run = run_replay, .summary = "Send a file of past trades as a master's events",
      .notes = "Reads the MQL5 history and positions exports (CSV) and the MT4 Detailed Statement (HTML),\n"

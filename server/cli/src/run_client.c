@@ -28,26 +28,29 @@ static const struct column summary_columns[] = {
     {"COPY", "copy_id", TW_FIELD_PLAIN},         {0},
 };
 
-/* The id of an event that was given none: unique, and it sorts by time. */
-static tw_status default_event_fields(struct session *session, ProtobufCMessage *request,
-                                      struct tw_error *error)
+static bool is_text_empty(const ProtobufCMessage *message, const char *path)
 {
-    static const char *const waits[] = {"done", "sent", "accepted"};
+    char text[PRINTED_BYTES];
+    tw_fields_text(message, path, TW_FIELD_PLAIN, text, sizeof text);
+    return strcmp(text, "-") == 0 || text[0] == '\0';
+}
+
+/* An id that was given none is unique, and sorts by time. */
+int request_defaults(struct session *session, ProtobufCMessage *request, const char *id_field,
+                     const char *time_field)
+{
     char id[48];
     uint32_t random_part = 0;
-    if (getrandom(&random_part, sizeof random_part, 0) != (ssize_t)sizeof random_part)
-        return tw_error_set(error, TW_IO, "the system gives no random numbers");
-    snprintf(id, sizeof id, "cli-%" PRId64 "-%08" PRIx32, tw_wall_ns() / TW_NS_PER_MS, random_part);
-
+    struct tw_error error;
     tw_status status = TW_OK;
-    if (!args_has(&session->args, "--event-id"))
-        status = tw_fields_set(request, "event.event_id", id, &session->arena, error);
-    if (status == TW_OK && !args_has(&session->args, "--observed-at"))
-        status = tw_fields_set(request, "event.observed_at", "now", &session->arena, error);
-    if (status == TW_OK)
-        status = tw_fields_set(request, "wait_for", waits[args_number(&session->args, "--wait")],
-                               &session->arena, error);
-    return status;
+    if (getrandom(&random_part, sizeof random_part, 0) != (ssize_t)sizeof random_part)
+        return session_error(session, "the system gives no random numbers");
+    snprintf(id, sizeof id, "cli-%" PRId64 "-%08" PRIx32, tw_wall_ns() / TW_NS_PER_MS, random_part);
+    if (is_text_empty(request, id_field))
+        status = tw_fields_set(request, id_field, id, &session->arena, &error);
+    if (status == TW_OK && is_text_empty(request, time_field))
+        status = tw_fields_set(request, time_field, "now", &session->arena, &error);
+    return status == TW_OK ? TW_EXIT_DONE : session_error(session, "%s", error.text);
 }
 
 static void print_submitted(struct session *session,
@@ -80,12 +83,17 @@ static void print_submitted(struct session *session,
 
 int run_submit(struct session *session)
 {
+    static const char *const waits[] = {"done", "sent", "accepted"};
     ProtobufCMessage *request, *response;
     struct tw_error error;
     int code = session_request(session, session->command->method, &request);
     if (code != TW_EXIT_DONE)
         return code;
-    if (default_event_fields(session, request, &error) != TW_OK)
+    code = request_defaults(session, request, "event.event_id", "event.observed_at");
+    if (code != TW_EXIT_DONE)
+        return code;
+    if (tw_fields_set(request, "wait_for", waits[args_number(&session->args, "--wait")],
+                      &session->arena, &error) != TW_OK)
         return session_error(session, "%s", error.text);
     code = session_call(session, session->command->method, request, &session->arena, &response);
     if (code == TW_EXIT_DONE)
