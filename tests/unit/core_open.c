@@ -676,3 +676,44 @@ Test(core_open, the_arithmetic_can_be_followed)
     }
     fixture_close(&f);
 }
+
+Test(core_open, stops_are_told_as_they_are_moved_or_left_out)
+{
+    static const struct {
+        const char *stop_loss, *tick, *distance, *bid, *output, *note;
+        bool ignored, reverse;
+    } rows[] = {
+        {"1.09", "0.00001", "0", "", "1.09", "as it is", false, false},
+        {"1.09", "0.00001", "0", "", "", "is left out here", true, false},
+        {"1.0901", "0.01", "0", "", "1.1", "to a multiple of the tick 0.01, toward the entry",
+         false, false},
+        {"1.0999", "0.00001", "0.001", "1.1", "1.099",
+         "moved to the nearest place outside the stops distance, 0.001", false, false},
+        {"1.09", "0.00001", "0", "", "1.09", "changed places", false, true},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct fixture f;
+        fixture_open(&f, NULL, NULL);
+        struct tw_instrument eurusd = instrument_of("EURUSD");
+        eurusd.tick_size = dec(rows[i].tick);
+        eurusd.stops_distance = dec(rows[i].distance);
+        tell(&f, &eurusd);
+        quote(&f, "EURUSD", rows[i].bid, rows[i].bid);
+        f.rules.reverse = rows[i].reverse;
+        f.rules.ignore_stop_loss = rows[i].ignored;
+        if (rows[i].reverse)
+            f.event.take_profit = dec(rows[i].stop_loss);
+        else
+            f.event.stop_loss = dec(rows[i].stop_loss);
+        plan_now(&f); /* nobody asks */
+        f.view.trace = &f.trace;
+
+        plan_now(&f);
+
+        const struct tw_trace_step *step = &f.trace.steps[f.trace.n_steps - 2];
+        cr_expect_str_eq(step->rule, "stop_loss", "row %zu", i);
+        cr_expect_str_eq(step->output, rows[i].output, "row %zu", i);
+        cr_expect_str_eq(step->note, rows[i].note, "row %zu", i);
+        fixture_close(&f);
+    }
+}

@@ -377,15 +377,14 @@ static void note_stop(struct opening *o, const char *rule, tw_decimal from, tw_d
                       bool is_ignored)
 {
     const struct tw_instrument *instrument = &o->plan->listing->instrument;
-    if (!is_known(from))
+    if (o->view->trace == NULL || !is_known(from))
         return;
-    tw_decimal by = to > from ? to - from : from - to;
     if (is_ignored)
         note(o, rule, TEXT(from), "", "is left out here");
     else if (from == to)
         note(o, rule, TEXT(from), TEXT(to), "%s",
              o->view->rules->reverse ? "changed places" : "as it is");
-    else if (by < instrument->tick_size)
+    else if ((to > from ? to - from : from - to) < instrument->tick_size)
         note(o, rule, TEXT(from), TEXT(to), "to a multiple of the tick %s, toward the entry",
              TEXT(instrument->tick_size));
     else
