@@ -132,7 +132,9 @@ part_cases() {
     mapfile -t folders < <(case_folders)
     suite 'cases' 900 tests/cases/run --must tests/cases/expected.txt "${folders[@]}"
     grep -h '^not due yet' "$logs/cases.log" | sed 's/^/     /'
+    suite 'simulation' 600 tests/simulation/run
     sanitized_cases dev 'ASan, UBSan'
+    [ "${built[dev]:-1}" -ne 0 ] || suite 'simulation (dev)' 600 tests/simulation/run --events 1000 --program build/dev/tradewake
     for program in tests/blackbox/*.py; do
         suite "blackbox.$(basename "$program" .py)" 600 "$program"
         grep -h '^     ' "$logs/blackbox.$(basename "$program" .py).log"

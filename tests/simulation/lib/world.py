@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from decimal import Decimal as D
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "cases", "lib"))
@@ -397,8 +398,8 @@ class World:
     def same(self, what, wanted, got):
         if wanted == got:
             return
-        missing = [one for one in wanted if one not in got]
-        strange = [one for one in got if one not in wanted]
+        missing = list((Counter(wanted) - Counter(got)).elements())
+        strange = list((Counter(got) - Counter(wanted)).elements())
         raise Differs("%s: missing %s, strange %s (%d expected, %d there)" % (
             what, [tuple(map(str, one)) for one in missing[:4]], [tuple(map(str, one)) for one in strange[:4]],
             len(wanted), len(got)))
