@@ -72,6 +72,42 @@ Test(core_close, a_reduction_follows_its_target)
     }
 }
 
+Test(core_close, a_close_larger_than_the_largest_order_is_several)
+{
+    static const struct {
+        const char *name, *held, *target, *max, *orders[4]; /* target NULL = a full close */
+    } rows[] = {
+        {"as large as allowed", "5", NULL, "5", {"5"}},
+        {"in two", "8", NULL, "5", {"5", "3"}},
+        {"in three", "12", NULL, "5", {"5", "5", "2"}},
+        {"a reduction in two", "8", "1", "5", {"5", "2"}},
+        {"the last one is no crumb", "5.05", NULL, "5", {"4.9", "0.15"}},
+        {"a maximum off the step", "8", NULL, "5.005", {"5", "3"}},
+        {"no maximum", "800", NULL, "0", {"800"}},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tw_decimal held = dec(rows[i].held);
+        for (size_t k = 0; k < 4 && rows[i].orders[k] != NULL; k++) {
+            const struct tw_close_input input = {
+                .filled = dec(rows[i].held),
+                .held = held,
+                .is_full = rows[i].target == NULL,
+                .master_remaining = rows[i].target != NULL ? dec(rows[i].target) : 0,
+                .master_initial = dec(rows[i].held),
+                .volume_min = dec("0.1"),
+                .volume_step = dec("0.01"),
+                .volume_max = dec(rows[i].max),
+            };
+            struct tw_close_decision decision = tw_close_decide(&input);
+            cr_expect_eq(decision.volume, dec(rows[i].orders[k]), "%s: %s", rows[i].name,
+                         TEXT(decision.volume));
+            held -= decision.volume;
+        }
+        cr_expect_eq(held, rows[i].target != NULL ? dec(rows[i].target) : 0, "%s: %s is left",
+                     rows[i].name, TEXT(held));
+    }
+}
+
 /* Whatever the chain of partial closes: the volume sent is never more than there is, what is left
  * never below the target of the moment, and after the full close nothing is left. */
 Test(core_close, a_chain_of_partial_closes_ends_flat)
@@ -89,7 +125,7 @@ Test(core_close, a_chain_of_partial_closes_ends_flat)
                 dec("0.01") * (tw_decimal)(1 + (seed >> 33) % (uint64_t)(remaining / dec("0.01")));
             remaining = remaining > 0 ? remaining : dec("0.01");
             const struct tw_close_input input = {filled,  held, false, remaining,
-                                                 initial, step, step};
+                                                 initial, step, step,  0};
             struct tw_close_decision decision = tw_close_decide(&input);
             cr_assert_leq(decision.volume, held);
             cr_assert_geq(decision.volume, 0);
@@ -100,7 +136,7 @@ Test(core_close, a_chain_of_partial_closes_ends_flat)
                       TEXT(initial));
             cr_assert(held >= step, "the last bit goes with the full close");
         }
-        const struct tw_close_input full = {filled, held, true, 0, initial, step, step};
+        const struct tw_close_input full = {filled, held, true, 0, initial, step, step, 0};
         cr_assert_eq(tw_close_decide(&full).volume, held);
     }
 }

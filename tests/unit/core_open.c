@@ -540,18 +540,21 @@ Test(core_open, limits_hold_for_the_scaled_volume_with_what_is_open)
         uint32_t most_positions, positions;
         bool increase;
         tw_reason reason;
+        bool is_first;
     } rows[] = {
-        {"none", "", "", "50", "1", 0, 1000, false, 0},
-        {"an order as large as allowed", "1", "", "0", "1", 0, 0, false, 0},
-        {"an order that is larger", "0.99", "", "0", "1", 0, 0, false, REASON(RISK_LIMIT)},
-        {"all together as much as allowed", "", "1.5", "0.5", "1", 0, 0, false, 0},
-        {"all together more", "", "1.49", "0.5", "1", 0, 0, false, REASON(RISK_LIMIT)},
+        {"none", "", "", "50", "1", 0, 1000, false, 0, false},
+        {"an order as large as allowed", "1", "", "0", "1", 0, 0, false, 0, false},
+        {"an order that is larger", "0.99", "", "0", "1", 0, 0, false, REASON(RISK_LIMIT), false},
+        {"all together as much as allowed", "", "1.5", "0.5", "1", 0, 0, false, 0, false},
+        {"all together more", "", "1.49", "0.5", "1", 0, 0, false, REASON(RISK_LIMIT), false},
         {"a total that does not fit", "", "99", "92233720368", "1", 0, 0, false,
          REASON(RISK_LIMIT)},
-        {"the last position allowed", "", "", "0", "1", 3, 2, false, 0},
-        {"one too many", "", "", "0", "1", 3, 3, false, REASON(MAX_POSITIONS)},
-        {"an increase is no position more", "", "", "0", "1", 3, 3, true, 0},
-        {"an increase counts in the total", "", "1.49", "0.5", "1", 3, 3, true, REASON(RISK_LIMIT)},
+        {"the last position allowed", "", "", "0", "1", 3, 2, false, 0, false},
+        {"one too many", "", "", "0", "1", 3, 3, false, REASON(MAX_POSITIONS), false},
+        {"an increase is no position more", "", "", "0", "1", 3, 3, true, 0, false},
+        {"... but the first one is", "", "", "0", "1", 3, 3, true, REASON(MAX_POSITIONS), true},
+        {"an increase counts in the total", "", "1.49", "0.5", "1", 3, 3, true, REASON(RISK_LIMIT),
+         false},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct fixture f;
@@ -560,6 +563,7 @@ Test(core_open, limits_hold_for_the_scaled_volume_with_what_is_open)
         f.follower.max_total_volume = dec(rows[i].most_total);
         f.follower.max_open_positions = rows[i].most_positions;
         f.view.open_positions = rows[i].positions;
+        f.view.is_first = rows[i].is_first;
         tw_decimal open = TW_DECIMAL_UNSET;
         if (strcmp(rows[i].open, "92233720368") == 0)
             open = INT64_MAX;

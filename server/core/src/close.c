@@ -5,17 +5,33 @@
 
 #define REASON(name) TRADEWAKE__V1__REASON__REASON_##name
 
+/* What one order may be of it. What is left for the next is not so little that no order can be of
+ * it. */
+static tw_decimal part_of(tw_decimal volume, tw_decimal largest, tw_decimal smallest,
+                          tw_decimal step)
+{
+    if (largest <= 0 || volume <= largest)
+        return volume;
+    tw_decimal part = tw_decimal_round(largest, step, TW_ROUND_DOWN);
+    tw_decimal room = part - smallest;
+    if (volume - part < smallest && room >= smallest)
+        part = tw_decimal_round(room, step, TW_ROUND_DOWN);
+    return part > 0 ? part : volume; /* no order can be that small: let the broker say so */
+}
+
 struct tw_close_decision tw_close_decide(const struct tw_close_input *input)
 {
     if (input->held <= 0)
         return (struct tw_close_decision){0, REASON(ALREADY_CLOSED)};
-    if (input->is_full)
-        return (struct tw_close_decision){input->held, REASON(UNSPECIFIED)};
 
     /* An instrument that has not been told yet: to the last digit, rather than all of it. */
     tw_decimal step = input->volume_step > 0 ? input->volume_step : 1;
     tw_decimal smallest =
         tw_decimal_round(input->volume_min > 0 ? input->volume_min : step, step, TW_ROUND_UP);
+    if (input->is_full)
+        return (struct tw_close_decision){part_of(input->held, input->volume_max, smallest, step),
+                                          REASON(UNSPECIFIED)};
+
     tw_decimal target = 0;
     tw_reason note = REASON(UNSPECIFIED);
     if (input->master_initial > 0) {
@@ -34,7 +50,7 @@ struct tw_close_decision tw_close_decide(const struct tw_close_input *input)
     tw_decimal volume = tw_decimal_round(input->held - target, step, TW_ROUND_DOWN);
     if (volume < smallest)
         return (struct tw_close_decision){0, REASON(BELOW_MIN)};
-    return (struct tw_close_decision){volume, note};
+    return (struct tw_close_decision){part_of(volume, input->volume_max, smallest, step), note};
 }
 
 /* ---- Netting ---- */

@@ -343,7 +343,7 @@ static bool rule_total_volume(struct opening *o)
 static bool rule_open_positions(struct opening *o)
 {
     uint32_t most = o->view->follower->max_open_positions, open = o->view->open_positions;
-    if (most == 0 || o->event->increase)
+    if (most == 0 || (o->event->increase && !o->view->is_first))
         return true;
     if (open >= most)
         return skip(o, REASON(MAX_POSITIONS), "%u are open or coming, max_open_positions is %u",

@@ -37,6 +37,7 @@ struct tw_follower_view {
     bool is_leaving;     /* follows out: no new positions */
     bool is_stopped_out;
     bool is_breaker_open;
+    bool is_first;       /* an increase that opens a position here: counts as one more */
     uint32_t open_positions; /* coming ones included */
     struct tw_trace *trace;  /* NULL = nobody asks how it was decided */
 };
@@ -79,10 +80,11 @@ struct tw_close_input {
     bool is_full;         /* the master holds nothing any more */
     tw_decimal master_remaining, master_initial; /* of a reduction */
     tw_decimal volume_min, volume_step;          /* the instrument's, now */
+    tw_decimal volume_max;                       /* of one order; 0 = any */
 };
 
 struct tw_close_decision {
-    tw_decimal volume; /* to close; 0 = nothing is sent, for this reason: */
+    tw_decimal volume; /* of the next order, at most volume_max: ask again after it; 0 = nothing is sent, for this reason: */
     tw_reason reason;  /* ALREADY_CLOSED, KEPT_MIN, NO_CHANGE or BELOW_MIN; or a remark: KEPT_MIN */
 };
 
