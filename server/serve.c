@@ -226,6 +226,16 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
     return status;
 }
 
+/* The state of an earlier run has it already: as good. */
+static bool is_there(bool made, struct tw_refusal *refusal)
+{
+    if (!made && refusal->reason == TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_ALREADY_EXISTS) {
+        *refusal = (struct tw_refusal){0};
+        return true;
+    }
+    return made;
+}
+
 static bool dev_follower(struct tw_engine *engine, unsigned number, struct tw_arena *arena,
                          struct tw_refusal *refusal)
 {
@@ -247,8 +257,9 @@ static bool dev_follower(struct tw_engine *engine, unsigned number, struct tw_ar
     follower.n_adapter_config = 1;
     subscription.master_id = (char *)(uintptr_t)DEV_MASTER;
     subscription.follower_id = id;
-    return tw_engine_follower_create(engine, &follower, "", arena, &made, refusal) &&
-           tw_engine_subscription_create(engine, &subscription, "", arena, &subscribed, refusal);
+    return is_there(tw_engine_follower_create(engine, &follower, "", arena, &made, refusal), refusal) &&
+           is_there(tw_engine_subscription_create(engine, &subscription, "", arena, &subscribed, refusal),
+                    refusal);
 }
 
 static tw_status dev_fleet(struct server *server, struct tw_error *error)
