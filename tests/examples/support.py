@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import shutil
 import tempfile
 import threading
 import time
@@ -61,8 +62,11 @@ class LastingServer(Server):
             words[1] = "dev"
         return words
 
-    def restart(self, away_s=0):
+    def restart(self, away_s=0, is_new=True):
+        """kill -9 and start; is_new: with nothing of the old one's state, so that its journal is another."""
         self.kill()
+        if is_new:
+            shutil.rmtree(self.state, ignore_errors=True)
         time.sleep(away_s)
         return self.start()
 
@@ -79,9 +83,10 @@ class LastingFleet(Fleet):
         return super().connect(list(options) + RECONNECT, compression)
 
     def restart(self, away_s=0):
-        """kill -9, start, and the same fleet: until the journal exists a new server has forgotten it."""
-        self.server.restart(away_s)
-        self.make()
+        """kill -9 and start: the journal has its fleet and its events."""
+        self.server.restart(away_s, is_new=False)
+        wait_until(self.is_serving, WITHIN_S, "health SERVING")
+        wait_until(self.is_connected, WITHIN_S, "every follower connected")
 
     def make(self):
         wait_until(self.is_serving, WITHIN_S, "health SERVING")
