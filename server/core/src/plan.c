@@ -169,6 +169,17 @@ static struct tw_listing *find_listing(const struct tw_follower_view *view,
                      : tw_market_find(view->market, mapped->name);
 }
 
+/* An increase is of what is held, whatever the maps have become since. */
+static struct tw_listing *listing_for(const struct tw_follower_view *view, const struct mapped *mapped)
+{
+    return view->held_listing != NULL ? view->held_listing : find_listing(view, mapped);
+}
+
+static bool reverses(const struct opening *o)
+{
+    return o->view->held_listing != NULL ? o->view->held_is_reversed : o->view->rules->reverse;
+}
+
 static void note_symbol(struct opening *o, const struct mapped *mapped)
 {
     const char *symbol = o->plan->listing->instrument.symbol;
@@ -187,7 +198,7 @@ static void note_symbol(struct opening *o, const struct mapped *mapped)
 static bool rule_symbol(struct opening *o)
 {
     const struct mapped mapped = map_name(o->view, o->event->symbol);
-    o->plan->listing = find_listing(o->view, &mapped);
+    o->plan->listing = listing_for(o->view, &mapped);
     if (o->plan->listing != NULL) {
         note_symbol(o, &mapped);
         return true;
@@ -282,7 +293,7 @@ static bool rule_reverse(struct opening *o)
         [TW_ORDER_LIMIT] = TW_ORDER_STOP,
         [TW_ORDER_STOP] = TW_ORDER_LIMIT,
     };
-    if (!o->view->rules->reverse)
+    if (!reverses(o))
         return true;
     if (o->event->type == TW_ORDER_STOP_LIMIT)
         return skip(o, REASON(UNSUPPORTED_REVERSE), "a stop-limit order has no mirror image");
@@ -383,7 +394,7 @@ static void note_stop(struct opening *o, const char *rule, tw_decimal from, tw_d
         note(o, rule, TEXT(from), "", "is left out here");
     else if (from == to)
         note(o, rule, TEXT(from), TEXT(to), "%s",
-             o->view->rules->reverse ? "changed places" : "as it is");
+             reverses(o) ? "changed places" : "as it is");
     else if ((to > from ? to - from : from - to) < instrument->tick_size)
         note(o, rule, TEXT(from), TEXT(to), "to a multiple of the tick %s, toward the entry",
              TEXT(instrument->tick_size));
@@ -400,7 +411,7 @@ static bool rule_stops(struct opening *o)
     const struct tw_stops_input input = {
         .stop_loss = event->stop_loss,
         .take_profit = event->take_profit,
-        .is_reversed = rules->reverse,
+        .is_reversed = reverses(o),
         .ignores_stop_loss = rules->ignore_stop_loss,
         .ignores_take_profit = rules->ignore_take_profit,
         .side = o->plan->side,
@@ -408,9 +419,9 @@ static bool rule_stops(struct opening *o)
         .pending_price = opening_is_pending(o) ? o->plan->price : TW_DECIMAL_UNSET,
     };
     tw_stops_decide(&input, &o->plan->stop_loss, &o->plan->take_profit);
-    note_stop(o, "stop_loss", rules->reverse ? event->take_profit : event->stop_loss,
+    note_stop(o, "stop_loss", reverses(o) ? event->take_profit : event->stop_loss,
               o->plan->stop_loss, rules->ignore_stop_loss);
-    note_stop(o, "take_profit", rules->reverse ? event->stop_loss : event->take_profit,
+    note_stop(o, "take_profit", reverses(o) ? event->stop_loss : event->take_profit,
               o->plan->take_profit, rules->ignore_take_profit);
     return true;
 }

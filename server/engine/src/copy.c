@@ -502,7 +502,7 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
     enum gate gate = gate_reduce(copy);
     if (gate != GATE_PASS)
         return gate;
-    const struct tw_close_input input = {
+    struct tw_close_input input = {
         .filled = leg->filled,
         .held = leg->held,
         .is_full = copy->is_full_close,
@@ -521,6 +521,8 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
             copy->n_remarks = 1;
         }
     }
+    input.volume_max = leg->listing->instrument.volume_max; /* more than one order may hold goes in several */
+    decision = tw_close_decide(&input);
     if (slot_of(copy)->caps.netting) {
         order_net(copy, order, (enum tw_side)copy->side, decision.volume);
         return GATE_PASS;
@@ -743,7 +745,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
             copy->reason = copy->is_protecting ? REASON(UNPROTECTED) : REASON(UNSPECIFIED);
             copy->calls++;
             copy->last_op = (uint8_t)order->op;
-            copy->leg_ids[copy->order_leg] = (uint8_t)(copy->id_attempt + 1);
+            copy->leg_ids[copy->order_leg] = copy->id_attempt + 1;
             copy->lookups = copy->absences = 0;
             copy->is_call_out = true;
             copy->subscription->calls_out++;
@@ -997,6 +999,8 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         apply_close(copy, ack);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
+    else if (!is_opening && is_gone && order->op == TW_OP_CLOSE)
+        leg_close(leg); /* the one position that it is a share of is not there */
 }
 
 static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)
@@ -1033,7 +1037,7 @@ enum { CANCELS_LOST_MAX = 3 };
 /* The second order has leg 1; further ones of a leg with many tickets count on from there. */
 static void next_order(struct tw_copy *copy)
 {
-    copy->id_attempt = copy->order_leg == 0 ? 0 : (uint8_t)(copy->id_attempt + 1);
+    copy->id_attempt = copy->order_leg == 0 ? 0 : copy->id_attempt + 1;
     copy->order_leg = 1;
     copy->adapter_attempt = 0;
 }
@@ -1072,14 +1076,16 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
         return true;
     }
     bool is_trade = copy->op == TW_OP_OPEN || copy->op == TW_OP_CLOSE;
-    bool has_more = slot_of(copy)->caps.netting ? is_trade : copy->op == TW_OP_CLOSE && !copy->leg->is_closed;
+    /* Each further order has moved something: a volume is filled, or a ticket is gone from the leg. */
+    bool is_netting_gone = slot_of(copy)->caps.netting && ack->outcome == TW_OUTCOME_NOT_FOUND;
+    bool has_more = slot_of(copy)->caps.netting ? is_trade && !is_netting_gone
+                                                : copy->op == TW_OP_CLOSE && !copy->leg->is_closed;
     bool is_next_ticket = copy->op == TW_OP_MODIFY && !copy->leg->is_closed &&
                           ticket_at(copy->leg, copy->tickets_done + 1u) != NULL;
     if (is_next_ticket)
         copy->tickets_done++;
-    if (is_next_ticket || (has_more && (ack->outcome == TW_OUTCOME_DONE ||
-                                        ack->outcome == TW_OUTCOME_NOT_FOUND) &&
-                           copy->filled < copy->volume)) {
+    if (is_next_ticket || (has_more && copy->filled < copy->volume &&
+                           (ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_NOT_FOUND))) {
         next_order(copy);
         *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED), .same_id_again = true};
         return true;

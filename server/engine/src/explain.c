@@ -42,6 +42,13 @@ static void ends(struct explaining *x, copy_state state, tw_reason reason, const
 
 #define TEXT(value) tw_decimal_text((value), (char[TW_DECIMAL_TEXT_BYTES]){0})
 
+/* The leg that an open of this position adds to; NULL: it opens a new one. */
+static const struct tw_leg *added_to(const struct explaining *x)
+{
+    const struct tw_leg *leg = x->position != NULL ? position_leg(x->position, x->subscription->slot) : NULL;
+    return leg != NULL && !leg->is_closed ? leg : NULL;
+}
+
 static void explain_open(struct explaining *x)
 {
     if (x->position != NULL && x->position->state == POSITION_MARK) {
@@ -50,6 +57,9 @@ static void explain_open(struct explaining *x)
     }
     struct tw_follower_view view;
     view_fill(x->master, x->subscription, &view);
+    view_of_leg(&view, added_to(x));
+    if (x->event->has_account)
+        view.master_account = &x->event->account; /* SubmitEvent would note it first */
     view.trace = &x->trace;
     tw_plan_open(x->event, &view, x->now_wall_ns, &x->plan);
 }

@@ -259,11 +259,12 @@ struct tw_copy {
     uint64_t started_ns, called_ns, answered_ns, held_ns;
     uint32_t threads_at_start, threads_created, queue_depth;
     uint32_t calls;
-    uint8_t lookups, absences, adapter_attempt, id_attempt;
+    uint32_t id_attempt; /* of the client order id: a close goes on for hours, and no id comes twice */
+    uint32_t leg_ids[2]; /* client order ids sent so far, by order leg */
+    uint8_t lookups, absences, adapter_attempt;
     uint8_t op, side, type, action, state, phase, sizing;
     uint8_t last_op;     /* of the latest order call */
     uint8_t order_leg;   /* netting: 1 once the first of two orders is done */
-    uint8_t leg_ids[2];  /* client order ids sent so far, by order leg */
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
     uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
@@ -440,6 +441,7 @@ struct tw_position *position_find(struct tw_master *master, const char *id);
 struct tw_position *order_find(struct tw_master *master, const char *id);
 void view_fill(const struct tw_master *master, const struct tw_subscription *subscription,
                struct tw_follower_view *ret);
+void view_of_leg(struct tw_follower_view *view, const struct tw_leg *leg);
 struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw_event *event);
 /* A snapshot taken up. Guarded by the master's mutex. */
 struct sync {

@@ -357,14 +357,21 @@ static void fill_told(const struct tw_copy *copy, struct tw_arena *arena, Tradew
     m->broker_message = arena_text(arena, position + strlen(position) + 1);
 }
 
+/* The newest; a close that is refused for hours has thousands. */
+enum { IDS_TOLD_MAX = 100 };
+
 static void fill_ids(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
 {
-    uint32_t n = (uint32_t)copy->leg_ids[0] + copy->leg_ids[1];
+    uint32_t first[2], n = 0;
+    for (uint32_t leg = 0; leg < 2; leg++) {
+        first[leg] = copy->leg_ids[leg] > IDS_TOLD_MAX ? copy->leg_ids[leg] - IDS_TOLD_MAX : 0;
+        n += copy->leg_ids[leg] - first[leg];
+    }
     m->client_order_ids = tw_arena_zero(arena, (n + 1) * sizeof *m->client_order_ids);
     if (m->client_order_ids == NULL)
         return;
     for (uint32_t leg = 0; leg < 2; leg++)
-        for (uint32_t i = 0; i < copy->leg_ids[leg]; i++) {
+        for (uint32_t i = first[leg]; i < copy->leg_ids[leg]; i++) {
             char id[TW_COPY_ID_BYTES];
             copy_order_id(copy, leg, i, id);
             m->client_order_ids[m->n_client_order_ids++] = arena_text(arena, id);

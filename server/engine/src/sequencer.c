@@ -298,6 +298,16 @@ void view_fill(const struct tw_master *master, const struct tw_subscription *sub
     };
 }
 
+/* leg: what the event adds to, or NULL. */
+void view_of_leg(struct tw_follower_view *view, const struct tw_leg *leg)
+{
+    view->is_first = leg == NULL;
+    if (leg == NULL)
+        return;
+    view->held_listing = leg->listing;
+    view->held_is_reversed = leg->is_reversed;
+}
+
 static void plan_one_open(struct planning *p, struct tw_copy *copy)
 {
     struct tw_subscription *subscription = copy->subscription;
@@ -318,6 +328,7 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     struct tw_follower_view view;
     struct tw_plan plan;
     view_fill(p->master, subscription, &view);
+    view_of_leg(&view, leg);
     tw_plan_open(p->event, &view, p->now_wall_ns, &plan);
     copy_plan_set(copy, &plan);
     if (plan.state != STATE(QUEUED)) {
@@ -537,6 +548,26 @@ static void show_leg(struct tw_copy *copy, const struct tw_leg *leg)
     copy->symbol = leg->listing->instrument.symbol;
 }
 
+/* The stops of a waiting order keep their distance from the price that it will have. */
+static void order_stops_decide(const struct pending *pending, const struct tw_leg *leg, struct tw_copy *copy)
+{
+    tw_decimal price = copy->price, stop_price = copy->stop_price;
+    if (price == TW_DECIMAL_UNSET && pending != NULL) {
+        price = pending->price;
+        tw_pending_prices(&leg->listing->instrument, leg->side, leg->order_type, &price, &stop_price);
+    }
+    if (price == TW_DECIMAL_UNSET)
+        return;
+    const struct tw_stops_input input = {
+        .stop_loss = copy->stop_loss, /* turned already */
+        .take_profit = copy->take_profit,
+        .side = leg->side,
+        .listing = leg->listing,
+        .pending_price = price,
+    };
+    tw_stops_decide(&input, &copy->stop_loss, &copy->take_profit);
+}
+
 static void plan_one_modify_order(struct planning *p, struct tw_copy *copy)
 {
     struct tw_leg *leg = p->position != NULL ? position_leg(p->position, copy->subscription->slot) : NULL;
@@ -559,6 +590,7 @@ static void plan_one_modify_order(struct planning *p, struct tw_copy *copy)
     modify_turn(p->event, leg, copy);
     tw_pending_prices(&leg->listing->instrument, leg->side, leg->order_type, &copy->price,
                       &copy->stop_price);
+    order_stops_decide(p->position->pending, leg, copy);
     copy->reason = (uint8_t)waits_for(leg->slot);
     copy_ready(copy, leg, false);
 }

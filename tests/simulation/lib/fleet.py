@@ -30,13 +30,13 @@ def decimal_of(rng, low, high, step):
     return D(low) + D(step) * rng.randint(0, steps)
 
 
-def instrument(rng, symbol, netting, adds, everything):
+def instrument(rng, symbol, netting, adds):
     point = MARKET[symbol][2]
     step = rng.choice([D("0.01"), D("0.01"), D("0.1"), D("0.001"), D("0.05"), D("1")])
     # What was bought in parts is sold in parts, so the smallest order is one step there.
     smallest = step if adds else step * rng.choice([1, 1, 1, 2, 5])
     return Instrument(
-        min=smallest, step=step, max=D(1000000) if netting and not everything else rng.choice([D(100), D(100), D(5), D("5.5")]),
+        min=smallest, step=step, max=rng.choice([D(100), D(100), D(5), D("5.5")]),
         contract=rng.choice([D(100000), D(100000), D(1000), D(100)]) if symbol != "XAUUSD" else rng.choice([D(100), D(10)]),
         tick=point * rng.choice([1, 1, 1, 5, 10]),
         notional=rng.choice([D(0), D(0), D(0), D(500), D(20000)]) if symbol in CALM and not netting else D(0),
@@ -109,7 +109,7 @@ def filters(rng, rules):
         rules.max_price_deviation = D("0.0002")
 
 
-def follower(rng, follower_id, master_id, netting, streamed, adds, everything):
+def follower(rng, follower_id, master_id, netting, streamed, adds):
     rules = Rules()
     made = Follower(follower_id, master_id, rules, netting=netting, currency=rng.choice(CURRENCIES),
                     balance=decimal_of(rng, "500", "50000", "0.01"), new_tickets=not netting and rng.random() < 0.3)
@@ -124,7 +124,7 @@ def follower(rng, follower_id, master_id, netting, streamed, adds, everything):
     rules.ignore_take_profit = adds or rng.random() < 0.1
     rules.pending = rng.choice(["SKIP", "MARKET_ON_TRIGGER"] if netting else ["COPY", "COPY", "COPY", "SKIP", "MARKET_ON_TRIGGER"])
     made.names = names_for(rng, made, rules)
-    made.instruments = {name: instrument(rng, symbol, netting, adds, everything) for symbol, name in made.names.items()}
+    made.instruments = {name: instrument(rng, symbol, netting, adds) for symbol, name in made.names.items()}
     if not streamed:
         limits(rng, made)
     return made
@@ -139,9 +139,9 @@ def limits(rng, made):
         made.max_open_positions = rng.randint(2, 9)
 
 
-def fleet(rng, number, followers, netting, streamed, adds, everything):
+def fleet(rng, number, followers, netting, streamed, adds):
     """(Master, [Follower])"""
     master_id = "M%d" % number
     master = Master(master_id, rng.choice(CURRENCIES))
-    return master, [follower(rng, "F%d-%d" % (number, index), master_id, netting, streamed, adds, everything)
+    return master, [follower(rng, "F%d-%d" % (number, index), master_id, netting, streamed, adds)
                     for index in range(followers)]

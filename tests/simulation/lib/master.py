@@ -1,7 +1,7 @@
 """master.py - a random master: opens, adds, moves stops, closes in part and in full, places, moves and cancels
 orders, and now and then does what should not be done.
 
-    trader = Trader(rng, master, market, adds, is_waiting, everything)
+    trader = Trader(rng, master, market, adds, is_waiting)
     event = trader.next()   # a dict as the model and the wire want it
 
 It keeps its own books of what it holds. Of followers it is told one thing: whether an order still waits
@@ -18,13 +18,12 @@ ORDER_POINTS = (40, 200)
 
 
 class Trader:
-    def __init__(self, rng, master, market, adds, is_waiting, everything):
+    def __init__(self, rng, master, market, adds, is_waiting):
         self.rng = rng
         self.master = master
         self.market = market  # name -> (bid, ask), moved by whoever moves it
         self.adds = adds
         self.is_waiting = is_waiting  # position id -> bool
-        self.everything = everything
         self.positions = {}   # id -> {"symbol", "side", "volume"}
         self.orders = {}      # id -> {"symbol", "side", "type", "price", "volume"}
         self.closed = []      # ids that were
@@ -194,7 +193,7 @@ class Trader:
         bid, ask = self.market[order["symbol"]]
         below = (order["side"] == "BUY") == (order["type"] == "LIMIT")
         order["price"] = min(order["price"], bid - 25 * point) if below else max(order["price"], ask + 25 * point)
-        stop_loss, take_profit = self.stops(order["symbol"], order["side"], order["price"], 0.7 if self.everything else 0)
+        stop_loss, take_profit = self.stops(order["symbol"], order["side"], order["price"], 0.7)
         order["stops"] = [stop_loss or order["stops"][0], take_profit or order["stops"][1]]
         return self.base("modify_order", order_id=order_id, price=order["price"], stop_price=None,
                          stop_loss=stop_loss, take_profit=take_profit)

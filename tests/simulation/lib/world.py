@@ -47,12 +47,11 @@ def number(value):
 
 
 class Fleet:
-    def __init__(self, rng, index, followers, netting, streamed, everything):
+    def __init__(self, rng, index, followers, netting, streamed):
         self.netting = netting
         self.streamed = streamed
         self.adds = netting or rng.random() < 0.5  # its master scales in
-        self.master, self.followers = fleets.fleet(rng, index, followers, netting, streamed, self.adds,
-                                                    everything)
+        self.master, self.followers = fleets.fleet(rng, index, followers, netting, streamed, self.adds)
         self.trader = None
 
 
@@ -64,13 +63,12 @@ class World:
         self.trace = trace
         self.everything = everything
         self.market = {symbol: quote[:2] for symbol, quote in fleets.MARKET.items()}
-        self.fleets = [Fleet(self.rng, index + 1, followers, netting, streamed, everything)
+        self.fleets = [Fleet(self.rng, index + 1, followers, netting, streamed)
                        for index, (netting, streamed) in enumerate([(False, False), (True, False), (False, True), (True, True)])]
         self.followers = [follower for fleet in self.fleets for follower in fleet.followers]
         self.model = Model([fleet.master for fleet in self.fleets], self.followers, self.market)
         for fleet in self.fleets:
-            fleet.trader = Trader(self.rng, fleet.master, self.market, fleet.adds, self.waits_somewhere(fleet),
-                                   everything)
+            fleet.trader = Trader(self.rng, fleet.master, self.market, fleet.adds, self.waits_somewhere(fleet))
         self.server = Server(program, config=CONFIG)
         self.client = None
         self.last = []
@@ -226,9 +224,16 @@ class World:
 
     def burst(self, fleet, n):
         """Many events without a pause; what is left in the end is compared."""
-        requests, refusals = [], []
+        requests, refusals, changed = [], [], set()
         for _ in range(n):
             event = fleet.trader.next()
+            if event["kind"] == "modify":
+                # Where only what tightens is done, it matters whether the change before was sent or
+                # taken over by this one: both are right.
+                if event["position_id"] in changed and any(one.close_only or one.halted for one in fleet.followers):
+                    self.send_burst(requests, refusals)
+                    requests, refusals, changed = [], [], set()
+                changed.add(event["position_id"])
             self.note(fleet.master.master_id, event)
             requests.append(self.contract.new("StreamEventsRequest", event=self.message(fleet, event)))
             try:
@@ -237,6 +242,9 @@ class World:
             except Refused as refused:
                 refusals.append(str(refused))
         self.events += n
+        self.send_burst(requests, refusals)
+
+    def send_burst(self, requests, refusals):
         answers = list(self.client.converse("EventService/StreamEvents", iter(requests)))
         got = [answer.refused.reason if answer.WhichOneof("answer") == "refused" else "" for answer in answers]
         if got != refusals:
@@ -330,12 +338,9 @@ class World:
         else:
             self.change_rules(follower)
 
-    def adds_to(self, follower):
-        return any(fleet.adds for fleet in self.fleets if fleet.master.master_id == follower.master_id)
-
     def change_rules(self, follower):
         rules = follower.rules
-        if self.rng.random() < 0.5 and (self.everything or not self.adds_to(follower)):
+        if self.rng.random() < 0.5:
             rules.reverse, path = not rules.reverse, "rules.reverse"
         else:
             rules.max_volume, path = self.rng.choice([None, D("0.4"), D(3)]), "rules.max_volume"

@@ -38,6 +38,8 @@ struct tw_follower_view {
     bool is_stopped_out;
     bool is_breaker_open;
     bool is_first;       /* an increase that opens a position here: counts as one more */
+    struct tw_listing *held_listing; /* what an increase adds to, with its side: NULL = nothing is held */
+    bool held_is_reversed;
     uint32_t open_positions; /* coming ones included */
     struct tw_trace *trace;  /* NULL = nobody asks how it was decided */
 };
