@@ -171,7 +171,7 @@ part_container() {
 # Parts that are one program, tests/PART/run, on the release build.
 part_of_its_own() {
     if has_run "$1"; then
-        build release && suite "$1" 1200 "tests/$1/run"
+        build release && suite "$1" 1200 "tests/$1/run" && grep -h '^     ' "$logs/$1.log"
     else
         nothing "$1"
     fi

@@ -44,6 +44,12 @@ void times_json(FILE *to, const char *name, const struct times *times)
             times->p95, times->p99, times->max);
 }
 
+void bench_job_cancelled(struct tw_job *job)
+{
+    (void)job;
+    abort();
+}
+
 /* ---- the machine ---- */
 
 /* The value behind "name   : " in /proc/cpuinfo. */

@@ -30,6 +30,10 @@ int bench_requests(const struct bench_options *options);
 int bench_plan(const struct bench_options *options);
 int bench_sampler(const struct bench_options *options);
 
+/* The cancelled() of every job here: nobody cancels, so it ends the program. */
+struct tw_job;
+void bench_job_cancelled(struct tw_job *job);
+
 /* ---- figures ---- */
 
 /* The value below which `per_mille` of the n sorted values are. */

@@ -3,6 +3,7 @@
  * floor: a group of sleeping threads per core and a leader per core; a burst changes a word and
  * wakes, every thread takes a number. No queue, no job, no lock. wake: the same without leaders,
  * the submitter wakes everybody itself; for one copy this is the bare futex wake. */
+#include "bench.h"
 #include "pool.h"
 
 #include <tradewake/executor/executor.h>
@@ -206,12 +207,6 @@ static void job_run(struct tw_job *job)
     tw_job_finish(job, TW_JOB_DONE);
 }
 
-static void job_cancelled(struct tw_job *job)
-{
-    (void)job;
-    abort(); /* nobody cancels here */
-}
-
 static bool ours_open(const struct pool_settings *settings, struct burst *burst)
 {
     struct tw_error error = {0};
@@ -234,7 +229,7 @@ static bool ours_open(const struct pool_settings *settings, struct burst *burst)
         ours.jobs[copy] = (struct bench_job){
             .copy = copy,
             .job = {.run = job_run,
-                    .cancelled = job_cancelled,
+                    .cancelled = bench_job_cancelled,
                     .lane = ours.lanes[close / LANE_PARALLEL * burst->followers + follower],
                     .key = 1 + close,
                     .job_class = TW_JOB_URGENT}};

@@ -91,12 +91,6 @@ static void job_run(struct tw_job *job)
     tw_job_finish(job, TW_JOB_DONE);
 }
 
-static void job_cancelled(struct tw_job *job)
-{
-    (void)job;
-    abort(); /* nobody cancels here */
-}
-
 /* The threads are there before: that they are is the point. Their memory is counted. */
 static void jobs_measure(const void *arg, struct apart *ret)
 {
@@ -108,7 +102,7 @@ static void jobs_measure(const void *arg, struct apart *ret)
         return;
     for (int i = 0; i < WAITS; i++) {
         jobs[i] = (struct tw_job){.run = job_run,
-                                  .cancelled = job_cancelled,
+                                  .cancelled = bench_job_cancelled,
                                   .lane = i % PARALLEL == 0
                                               ? tw_lane_new(executor, PARALLEL, NULL)
                                               : jobs[i - 1].lane,
