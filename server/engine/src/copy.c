@@ -633,7 +633,9 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         .listing = leg->listing,
         .pending_price = TW_DECIMAL_UNSET,
     };
-    tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
+    bool is_waiting = leg->is_pending; /* the master's has filled, ours not: the order's stops are meant */
+    if (!is_waiting)
+        tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
     bool same_stop_loss = order->stop_loss == TW_DECIMAL_UNSET || order->stop_loss == leg->stop_loss;
     bool same_take_profit = order->take_profit == TW_DECIMAL_UNSET ||
                             order->take_profit == leg->take_profit;
@@ -652,6 +654,11 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
             return end(copy, STATE(SKIPPED), REASON(FOLLOWER_PAUSED));
         if (slot->rules.mode == TW_MODE_MONITOR)
             return end(copy, STATE(SKIPPED), REASON(MONITORED));
+    }
+    if (is_waiting) {
+        order->op = TW_OP_MODIFY_ORDER;
+        memcpy(order->order_id, leg->ticket, sizeof order->order_id);
+        return gate_reduce(copy);
     }
     if (is_frozen(leg, order)) {
         copy->wake_mono_ns = tw_mono_ns() + FREEZE_POLL_NS;
@@ -984,6 +991,10 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
             leg_ticket_gone(leg, order->position_id);
         return;
     case TW_OP_MODIFY_ORDER:
+        if (holds && leg->is_pending) {
+            leg->stop_loss = order->stop_loss == TW_DECIMAL_UNSET ? leg->stop_loss : order->stop_loss;
+            leg->take_profit = order->take_profit == TW_DECIMAL_UNSET ? leg->take_profit : order->take_profit;
+        }
         return;
     case TW_OP_OPEN:
     case TW_OP_CLOSE:
@@ -1057,6 +1068,19 @@ static bool cancel_again(struct tw_copy *copy, struct tw_verdict *verdict)
     return true;
 }
 
+/* The stops were to be the waiting order's, and it is not there: it has just filled (then they are the
+ * position's, as soon as the broker has told), or it is gone. True: once more. */
+static bool modify_again(struct tw_copy *copy, struct tw_verdict *verdict)
+{
+    const struct tw_leg *leg = copy->leg;
+    if (leg->is_closed || (leg->is_pending && copy->cancels_lost == CANCELS_LOST_MAX))
+        return false;
+    copy->cancels_lost++;
+    *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED),
+                                   .at_mono_ns = tw_mono_ns() + (leg->is_pending ? CANCEL_AGAIN_NS : 0)};
+    return true;
+}
+
 /* Whether a copy whose order has ended takes another one: late stops, the second order of a netting
  * account, or what a lost cancel leaves to do. *verdict then says when. */
 static bool takes_another(struct tw_copy *copy, const struct flight *flight, struct tw_verdict *verdict)
@@ -1065,6 +1089,8 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
     const struct tw_order *order = &flight->call.order;
     if (order->op == TW_OP_CANCEL && ack->outcome == TW_OUTCOME_NOT_FOUND)
         return cancel_again(copy, verdict);
+    if (order->op == TW_OP_MODIFY_ORDER && copy->op == TW_OP_MODIFY && ack->outcome == TW_OUTCOME_NOT_FOUND)
+        return modify_again(copy, verdict);
     if (verdict->state != STATE(DONE) || copy->is_protecting)
         return false;
     bool has_stops = copy->stop_loss > 0 || copy->take_profit > 0;
