@@ -196,14 +196,15 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
 {
     static const struct tw_health_check ready_checks[] = {{"serving", on_serving}, {0}};
     const struct tw_settings *settings = server->settings;
+    bool is_journaled = server->journal_dir[0] != '\0' && settings->journal != TW_JOURNAL_OFF;
     const struct tw_engine_options engine_options = {
         .executor = server->executor,
         .reactor = server->reactor,
         .adapters = server->adapters,
         .n_adapters = 1,
         .copies_remembered = settings->copies_remembered,
-        .journal_dir = server->journal_dir[0] != '\0' ? server->journal_dir : NULL,
-        .journal_syncs = true,
+        .journal_dir = is_journaled ? server->journal_dir : NULL,
+        .journal_syncs = settings->journal == TW_JOURNAL_ON,
     };
     struct tw_engine *engine = NULL;
     tw_status status = tw_engine_start(&engine_options, &engine, error);
@@ -313,6 +314,10 @@ static void log_start(const struct server *server)
                "refused_by=system do=\"RLIMIT_RTPRIO or CAP_SYS_NICE, for flatter own times\"");
     if (settings->state_dir[0] == '\0')
         tw_log(TW_LOG_WARN, "state.none", "keeps=nothing do=\"give --state-dir\"");
+    else if (settings->journal != TW_JOURNAL_ON)
+        tw_log(TW_LOG_WARN, "journal.unsafe", "journal=%s loses=%s do=\"for measuring only: never with real orders\"",
+               settings->journal == TW_JOURNAL_OFF ? "off" : "nosync",
+               settings->journal == TW_JOURNAL_OFF ? "everything, at every stop" : "events, at a power cut");
     char listen[TW_VALUE_TEXT_BYTES + 16];
     const char *colon = strrchr(settings->listen, ':');
     if (strncmp(settings->listen, "unix:", 5) == 0 || colon == NULL)

@@ -24,6 +24,8 @@ static const struct tw_setting table[] = {
      "Where /livez, /readyz and /metrics are served over HTTP; off: nowhere."},
     {"state_dir", {.type = TW_VALUE_PATH}, "/var/lib/tradewake", "", FIELD(state_dir), false,
      "The directory of everything that outlives a restart; one server per directory. Empty: nothing is kept."},
+    {"journal", {.type = TW_VALUE_ENUM, .choices = "on|nosync|off"}, "on", NULL, FIELD(journal), false,
+     "How the journal is kept. For measuring only: nosync loses events at a power cut, off at every stop."},
     {"log.level", {.type = TW_VALUE_ENUM, .choices = "debug|info|warn|error|none"}, "info", NULL,
      FIELD(log_level), true, "Log lines below this level are left out."},
     {"log.format", {.type = TW_VALUE_ENUM, .choices = "text|json"}, "text", NULL, FIELD(log_format), false,
@@ -64,7 +66,8 @@ static const struct tw_setting table[] = {
 static_assert(TABLE_ROWS <= TW_SETTINGS_MAX, "every row has its origin");
 static_assert(sizeof(enum tw_log_level) == sizeof(int) &&
                   sizeof(enum tw_log_format) == sizeof(int) &&
-                  sizeof(enum tw_realtime) == sizeof(int),
+                  sizeof(enum tw_realtime) == sizeof(int) &&
+                  sizeof(enum tw_journal_mode) == sizeof(int),
               "ENUM rows are stored as int");
 
 /* Variables that are not settings: read by the client commands, or put there by Kubernetes for a

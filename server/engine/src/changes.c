@@ -24,6 +24,9 @@
 #define CATCH_UP_NS_MAX TW_NS_PER_S
 enum { EVICT_LOOKS_MAX = 256 };
 
+/* What ends the journal thread's sleep. */
+enum journal_sleep { AWAKE, UNTIL_URGENT /* an answer, or somebody, waits for the disk */, UNTIL_ANY };
+
 struct tw_change_feed {
     struct tw_engine *engine;
     struct tw_change_feed *next;
@@ -45,10 +48,13 @@ bool change_mark(struct tw_copy *copy)
     return true;
 }
 
-static void wake_journal(struct tw_engine *engine)
+/* After the work is where the thread looks for it. */
+static void wake_journal(struct tw_engine *engine, enum journal_sleep from)
 {
+    if (atomic_load_explicit(&engine->journal.sleeps_until, memory_order_seq_cst) < (int)from)
+        return;
     atomic_fetch_add_explicit(&engine->journal.wake, 1, memory_order_release);
-    if (atomic_exchange_explicit(&engine->journal.is_asleep, false, memory_order_seq_cst))
+    if (atomic_exchange_explicit(&engine->journal.sleeps_until, AWAKE, memory_order_seq_cst) != AWAKE)
         syscall(SYS_futex, &engine->journal.wake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
@@ -63,8 +69,7 @@ void change_push(struct tw_copy *copy)
         copy->next_change = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.head, &head, copy,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    if (atomic_load_explicit(&engine->journal.is_asleep, memory_order_seq_cst))
-        wake_journal(engine);
+    wake_journal(engine, UNTIL_ANY);
 }
 
 /* ---- The journal's file ---- */
@@ -83,7 +88,7 @@ void log_await(struct tw_engine *engine, uint64_t sequence)
 {
     while (!is_durable_until(engine, sequence)) {
         atomic_store_explicit(&engine->journal.is_sync_wanted, true, memory_order_seq_cst);
-        wake_journal(engine);
+        wake_journal(engine, UNTIL_URGENT);
         const struct timespec moment = {0, 50 * TW_NS_PER_US};
         clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     }
@@ -102,8 +107,7 @@ void record_await_durable(struct tw_record *record)
         record->next_fresh = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.fresh, &head, record,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    if (atomic_load_explicit(&engine->journal.is_asleep, memory_order_seq_cst))
-        wake_journal(engine);
+    wake_journal(engine, UNTIL_URGENT);
 }
 
 void leg_dirty(struct tw_leg *leg)
@@ -132,8 +136,7 @@ void slot_dirty_push(struct tw_slot *slot)
         slot->next_dirty = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.dirty, &head, slot,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    if (atomic_load_explicit(&engine->journal.is_asleep, memory_order_seq_cst))
-        wake_journal(engine);
+    wake_journal(engine, UNTIL_ANY);
 }
 
 /* ---- Feeds ---- */
@@ -507,30 +510,45 @@ static bool is_disk_full(const struct tw_engine *engine)
     return engine->log != NULL && !tw_journal_has_room(engine->log);
 }
 
+/* An answer waits for the disk, or the engine stops: what else there is need not come together first. */
+static bool is_urgent(struct tw_engine *engine)
+{
+    return atomic_load_explicit(&engine->journal.fresh, memory_order_seq_cst) != NULL ||
+           atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_seq_cst) ||
+           atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst);
+}
+
+/* Until is_due(), a wake-up by who pushed something, or the time is over. */
+static void sleep_until(struct tw_engine *engine, enum journal_sleep until, bool (*is_due)(struct tw_engine *),
+                        const struct timespec *time_max)
+{
+    unsigned seen = atomic_load_explicit(&engine->journal.wake, memory_order_acquire);
+    atomic_store_explicit(&engine->journal.sleeps_until, until, memory_order_seq_cst);
+    if (!is_due(engine))
+        syscall(SYS_futex, &engine->journal.wake, FUTEX_WAIT_PRIVATE, seen, time_max, NULL, 0);
+    atomic_store_explicit(&engine->journal.sleeps_until, AWAKE, memory_order_seq_cst);
+}
+
+static bool has_work_or_stops(struct tw_engine *engine)
+{
+    return has_work(engine) || atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst);
+}
+
 /* True: go on; false: nothing is left and the engine stops. */
 static bool await_work(struct tw_engine *engine)
 {
-    static const struct timespec look_again = {1, 0};
+    static const struct timespec look_again = {1, 0}, batch = {0, BATCH_WAIT_NS};
     while (!has_work(engine)) {
         if (atomic_load_explicit(&engine->journal.is_stopping, memory_order_acquire))
             return false;
-        unsigned seen = atomic_load_explicit(&engine->journal.wake, memory_order_acquire);
-        atomic_store_explicit(&engine->journal.is_asleep, true, memory_order_seq_cst);
-        if (!has_work(engine) && !atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst))
-            syscall(SYS_futex, &engine->journal.wake, FUTEX_WAIT_PRIVATE, seen,
-                    is_disk_full(engine) ? &look_again : NULL, NULL, 0);
-        atomic_store_explicit(&engine->journal.is_asleep, false, memory_order_seq_cst);
-        if (is_disk_full(engine))
+        bool is_full = is_disk_full(engine);
+        sleep_until(engine, UNTIL_ANY, has_work_or_stops, is_full ? &look_again : NULL);
+        if (is_full)
             return true; /* a sync looks whether there is room again */
     }
+    if (!is_urgent(engine))
+        sleep_until(engine, UNTIL_URGENT, is_urgent, &batch);
     return true;
-}
-
-static bool is_urgent(struct tw_engine *engine)
-{
-    return atomic_load_explicit(&engine->journal.fresh, memory_order_acquire) != NULL ||
-           atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_acquire) ||
-           atomic_load_explicit(&engine->journal.is_hurried, memory_order_relaxed);
 }
 
 static void turn(struct tw_engine *engine)
@@ -562,9 +580,6 @@ static void *journal_main(void *arg)
     prctl(PR_SET_NAME, "journal");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 5); /* the burst goes first */
     while (await_work(engine)) {
-        const struct timespec batch = {0, BATCH_WAIT_NS};
-        if (!is_urgent(engine))
-            clock_nanosleep(CLOCK_MONOTONIC, 0, &batch, NULL);
         turn(engine);
         struct tw_record *oldest;
         while ((oldest = history_take_oldest(engine)) != NULL)
@@ -601,8 +616,7 @@ void changes_stop(struct tw_engine *engine)
     if (!engine->journal.is_started)
         return;
     atomic_store_explicit(&engine->journal.is_stopping, true, memory_order_seq_cst);
-    atomic_store_explicit(&engine->journal.is_asleep, true, memory_order_seq_cst);
-    wake_journal(engine);
+    wake_journal(engine, UNTIL_URGENT);
     pthread_join(engine->journal.thread, NULL);
 }
 

@@ -380,7 +380,8 @@ struct tw_engine {
         atomic_bool is_sync_wanted;
         atomic_uint_fast64_t durable;
         atomic_uint wake;               /* futex word */
-        atomic_bool is_asleep, is_stopping, is_hurried;
+        atomic_int sleeps_until; /* an enum journal_sleep */
+        atomic_bool is_stopping;
         int64_t taken_mono_ns; /* when changes were last taken; the journal thread's alone */
         bool is_started;
         uint64_t batches; /* the journal thread's: numbers changes where nothing is written */

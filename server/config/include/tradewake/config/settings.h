@@ -28,6 +28,8 @@
 enum tw_log_format { TW_LOG_FORMAT_TEXT, TW_LOG_FORMAT_JSON };
 enum tw_realtime { TW_REALTIME_AUTO /* where the system allows it */, TW_REALTIME_OFF };
 
+enum tw_journal_mode { TW_JOURNAL_ON, TW_JOURNAL_NOSYNC, TW_JOURNAL_OFF };
+
 enum tw_origin_kind {
     TW_ORIGIN_DEFAULT,
     TW_ORIGIN_DEV, /* the default of `tradewake dev` */
@@ -45,6 +47,7 @@ struct tw_settings {
     char listen[TW_VALUE_TEXT_BYTES];    /* "127.0.0.1:50051", "unix:/path" */
     char admin[TW_VALUE_TEXT_BYTES];     /* "127.0.0.1:9464"; "off" = no admin port */
     char state_dir[TW_VALUE_TEXT_BYTES]; /* "" = keep nothing (dev) */
+    enum tw_journal_mode journal;
     enum tw_log_level log_level;
     enum tw_log_format log_format;
     uint32_t executor_threads; /* ready at start; 0 = what the fleet needs */
