@@ -7,10 +7,12 @@ before a kill.
 """
 import collections
 import concurrent.futures
+import os
 import threading
 import time
 
-from support import OPEN, Backend, LastingFleet, wait_until
+import check_node
+from support import NODE, OPEN, Backend, LastingFleet, wait_until
 
 PER_SECOND = 50
 FOLLOWERS = 5
@@ -108,6 +110,8 @@ def doubles(fleet):
 
 def check(checks, options):
     seconds = options.seconds
+    if not os.path.isdir(os.path.join(NODE, "node_modules")) and not check_node.installed(checks):
+        return
     paper = {"latency": "lognormal:20ms:0.30"}
     with LastingFleet(options.program, FOLLOWERS, paper) as fleet, Backend(fleet.server.address) as backend:
         load = Load(backend, seconds)
