@@ -532,6 +532,11 @@ bool halt_covers(const struct tw_engine *engine, const char *follower_id, const 
 /* compare.c: asks the broker for everything and mends what we believe. */
 void reconcile_begin(struct tw_slot *slot);
 
+/* history.c */
+/* The history has taken up the log up to this sequence, over a power cut too: no segment with a later one
+ * may be removed. UINT64_MAX: there is none that reads the log. Thread: any. */
+uint64_t history_taken(const struct tw_engine *engine);
+
 /* changes.c */
 void index_add(struct tw_engine *engine, struct tw_copy *copy);
 tw_status changes_start(struct tw_engine *engine, struct tw_error *error);
