@@ -203,6 +203,8 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .adapters = server->adapters,
         .n_adapters = 1,
         .copies_remembered = settings->copies_remembered,
+        .events_remembered = settings->events_remembered,
+        .events_kept_ns = settings->events_kept_ns,
         .journal_dir = is_journaled ? server->journal_dir : NULL,
         .journal_syncs = settings->journal == TW_JOURNAL_ON,
     };

@@ -19,7 +19,7 @@ static void open_engine(void)
     engine = calloc(1, sizeof *engine);
     master = calloc(1, sizeof *master);
     record = calloc(1, sizeof *record);
-    cr_assert(engine != NULL && master != NULL && record != NULL && forgotten_init(engine));
+    cr_assert(engine != NULL && master != NULL && record != NULL && forgotten_init(engine, KEPT, 7 * 24 * 3600 * TW_NS_PER_S));
     snprintf(master->id, sizeof master->id, "M1");
     record->master = master;
     record->origin = TRADEWAKE__V1__COPY_ORIGIN__COPY_ORIGIN_EVENT;

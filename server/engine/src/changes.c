@@ -9,23 +9,11 @@
  * references. One turn: write outcomes, sync, tell who waits for an event, tell who watches copies. */
 #include "state.h"
 
-#include <linux/futex.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-/* Changes are taken in batches: the burst itself has the cores to itself first. */
-#define BATCH_WAIT_NS (3 * TW_NS_PER_MS)
 #define TAKE_WAIT_NS_MAX (20 * TW_NS_PER_MS)
-#define CATCH_UP_NS_MAX TW_NS_PER_S
 enum { EVICT_LOOKS_MAX = 256 };
-
-/* What ends the journal thread's sleep. */
-enum journal_sleep { AWAKE, UNTIL_URGENT /* an answer, or somebody, waits for the disk */, UNTIL_ANY };
 
 struct tw_change_feed {
     struct tw_engine *engine;
@@ -48,16 +36,6 @@ bool change_mark(struct tw_copy *copy)
     return true;
 }
 
-/* After the work is where the thread looks for it. */
-static void wake_journal(struct tw_engine *engine, enum journal_sleep from)
-{
-    if (atomic_load_explicit(&engine->journal.sleeps_until, memory_order_seq_cst) < (int)from)
-        return;
-    atomic_fetch_add_explicit(&engine->journal.wake, 1, memory_order_release);
-    if (atomic_exchange_explicit(&engine->journal.sleeps_until, AWAKE, memory_order_seq_cst) != AWAKE)
-        syscall(SYS_futex, &engine->journal.wake, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-}
-
 void change_push(struct tw_copy *copy)
 {
     struct tw_engine *engine = copy->record->engine;
@@ -69,7 +47,7 @@ void change_push(struct tw_copy *copy)
         copy->next_change = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.head, &head, copy,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    wake_journal(engine, UNTIL_ANY);
+    changes_wake(engine, false);
 }
 
 /* ---- The journal's file ---- */
@@ -79,19 +57,9 @@ uint64_t log_append(struct tw_engine *engine, uint16_t type, struct state_out *o
     return tw_journal_append(engine->log, type, out->bytes, out->size);
 }
 
-static bool is_durable_until(const struct tw_engine *engine, uint64_t sequence)
+bool is_durable_until(const struct tw_engine *engine, uint64_t sequence)
 {
     return engine->log == NULL || tw_journal_durable(engine->log) >= sequence;
-}
-
-void log_await(struct tw_engine *engine, uint64_t sequence)
-{
-    while (!is_durable_until(engine, sequence)) {
-        atomic_store_explicit(&engine->journal.is_sync_wanted, true, memory_order_seq_cst);
-        wake_journal(engine, UNTIL_URGENT);
-        const struct timespec moment = {0, 50 * TW_NS_PER_US};
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
-    }
 }
 
 void record_await_durable(struct tw_record *record)
@@ -107,7 +75,7 @@ void record_await_durable(struct tw_record *record)
         record->next_fresh = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.fresh, &head, record,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    wake_journal(engine, UNTIL_URGENT);
+    changes_wake(engine, true);
 }
 
 void leg_dirty(struct tw_leg *leg)
@@ -136,7 +104,7 @@ void slot_dirty_push(struct tw_slot *slot)
         slot->next_dirty = head;
     } while (!atomic_compare_exchange_weak_explicit(&engine->journal.dirty, &head, slot,
                                                     memory_order_seq_cst, memory_order_relaxed));
-    wake_journal(engine, UNTIL_ANY);
+    changes_wake(engine, false);
 }
 
 /* ---- Feeds ---- */
@@ -295,7 +263,7 @@ static void forget(struct tw_engine *engine, struct tw_record *record)
     tw_record_release(record); /* the history's */
 }
 
-/* ---- The thread ---- */
+/* ---- A turn ---- */
 
 void index_add(struct tw_engine *engine, struct tw_copy *copy)
 {
@@ -497,7 +465,7 @@ static void fresh_announce(struct tw_record *record)
     }
 }
 
-static bool has_work(struct tw_engine *engine)
+bool changes_pending(struct tw_engine *engine)
 {
     return atomic_load_explicit(&engine->journal.head, memory_order_seq_cst) != NULL ||
            atomic_load_explicit(&engine->journal.fresh, memory_order_seq_cst) != NULL ||
@@ -505,53 +473,12 @@ static bool has_work(struct tw_engine *engine)
            atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_seq_cst);
 }
 
-static bool is_disk_full(const struct tw_engine *engine)
+bool is_disk_full(const struct tw_engine *engine)
 {
     return engine->log != NULL && !tw_journal_has_room(engine->log);
 }
 
-/* An answer waits for the disk, or the engine stops: what else there is need not come together first. */
-static bool is_urgent(struct tw_engine *engine)
-{
-    return atomic_load_explicit(&engine->journal.fresh, memory_order_seq_cst) != NULL ||
-           atomic_load_explicit(&engine->journal.is_sync_wanted, memory_order_seq_cst) ||
-           atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst);
-}
-
-/* Until is_due(), a wake-up by who pushed something, or the time is over. */
-static void sleep_until(struct tw_engine *engine, enum journal_sleep until, bool (*is_due)(struct tw_engine *),
-                        const struct timespec *time_max)
-{
-    unsigned seen = atomic_load_explicit(&engine->journal.wake, memory_order_acquire);
-    atomic_store_explicit(&engine->journal.sleeps_until, until, memory_order_seq_cst);
-    if (!is_due(engine))
-        syscall(SYS_futex, &engine->journal.wake, FUTEX_WAIT_PRIVATE, seen, time_max, NULL, 0);
-    atomic_store_explicit(&engine->journal.sleeps_until, AWAKE, memory_order_seq_cst);
-}
-
-static bool has_work_or_stops(struct tw_engine *engine)
-{
-    return has_work(engine) || atomic_load_explicit(&engine->journal.is_stopping, memory_order_seq_cst);
-}
-
-/* True: go on; false: nothing is left and the engine stops. */
-static bool await_work(struct tw_engine *engine)
-{
-    static const struct timespec look_again = {1, 0}, batch = {0, BATCH_WAIT_NS};
-    while (!has_work(engine)) {
-        if (atomic_load_explicit(&engine->journal.is_stopping, memory_order_acquire))
-            return false;
-        bool is_full = is_disk_full(engine);
-        sleep_until(engine, UNTIL_ANY, has_work_or_stops, is_full ? &look_again : NULL);
-        if (is_full)
-            return true; /* a sync looks whether there is room again */
-    }
-    if (!is_urgent(engine))
-        sleep_until(engine, UNTIL_URGENT, is_urgent, &batch);
-    return true;
-}
-
-static void turn(struct tw_engine *engine)
+void changes_turn(struct tw_engine *engine)
 {
     static struct batch batch;
     atomic_store_explicit(&engine->journal.is_sync_wanted, false, memory_order_seq_cst);
@@ -572,52 +499,9 @@ static void turn(struct tw_engine *engine)
         fresh = NULL;
         batch_publish(engine, &batch);
     } while (copy != NULL);
-}
-
-static void *journal_main(void *arg)
-{
-    struct tw_engine *engine = arg;
-    prctl(PR_SET_NAME, "journal");
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 5); /* the burst goes first */
-    while (await_work(engine)) {
-        turn(engine);
-        struct tw_record *oldest;
-        while ((oldest = history_take_oldest(engine)) != NULL)
-            forget(engine, oldest);
-    }
-    return NULL;
-}
-
-bool tw_engine_catch_up(struct tw_engine *engine)
-{
-    uint64_t target = atomic_load_explicit(&engine->journal.posted, memory_order_acquire);
-    int64_t deadline_ns = tw_mono_ns() + CATCH_UP_NS_MAX;
-    while (atomic_load_explicit(&engine->journal.done, memory_order_acquire) < target) {
-        if (tw_mono_ns() > deadline_ns)
-            return false;
-        const struct timespec moment = {0, TW_NS_PER_MS / 2};
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
-    }
-    return true;
-}
-
-tw_status changes_start(struct tw_engine *engine, struct tw_error *error)
-{
-    int failed = pthread_create(&engine->journal.thread, NULL, journal_main, engine);
-    if (failed != 0)
-        return tw_error_set(error, TW_NO_MEMORY, "the journal thread cannot be started: %s",
-                            strerror(failed));
-    engine->journal.is_started = true;
-    return TW_OK;
-}
-
-void changes_stop(struct tw_engine *engine)
-{
-    if (!engine->journal.is_started)
-        return;
-    atomic_store_explicit(&engine->journal.is_stopping, true, memory_order_seq_cst);
-    wake_journal(engine, UNTIL_URGENT);
-    pthread_join(engine->journal.thread, NULL);
+    struct tw_record *oldest;
+    while ((oldest = history_take_oldest(engine)) != NULL)
+        forget(engine, oldest);
 }
 
 uint64_t tw_engine_last_change_id(struct tw_engine *engine)

@@ -42,7 +42,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
     pthread_mutex_init(&engine->history.mutex, NULL);
-    bool has_memory = forgotten_init(engine);
+    bool has_memory = forgotten_init(engine, options->events_remembered, options->events_kept_ns);
 
     pthread_mutex_init(&engine->journal.index_mutex, NULL);
     pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
@@ -62,7 +62,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     engine->started_mono_ns = tw_mono_ns();
     engine->started_wall_ns = tw_wall_ns();
     if (options->journal_dir != NULL)
-        status = recover(engine, options->journal_dir, options->journal_syncs, error);
+        status = recover(engine, options, error);
     if (status == TW_OK)
         status = changes_start(engine, error);
     if (status != TW_OK) {

@@ -2,11 +2,11 @@
  *
  * `copies.remembered` bounds the copies, and 200 000 of them are twenty events of a master with 10 000
  * followers. An upstream that repeats the twenty-first must not have its orders sent twice, so the id
- * and the hash of its content outlive it: for 7 days, at most 1 000 000 of them. What had to go earlier
- * moves the horizon: an event observed at or before it, and not known, is refused as EVENT_TOO_OLD.
+ * and the hash of its content outlive it: for `events.kept`, at most `events.remembered` of them. What had
+ * to go earlier moves the horizon: an event observed at or before it, and not known, is refused as EVENT_TOO_OLD.
  *
  * A ring in order of age and, over it, a table of places by key (open addressing, at most half full). Both
- * are mapped and backed by pages at the start, 56 MB: what the process holds then does not grow with the
+ * are mapped and backed by pages at the start, 56 MB for the default of a million: what the process holds then does not grow with the
  * events it has seen, and pieces from the heap, one per event, were seen to keep the holes of the forgotten
  * records from being used again. */
 #include "internal.h"
@@ -14,10 +14,6 @@
 #include <openssl/sha.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#define FORGOTTEN_MAX 1000000u
-#define PLACES (1u << 21) /* a power of two, at least twice FORGOTTEN_MAX */
-#define FORGOTTEN_KEPT_NS (7 * 24 * 3600 * TW_NS_PER_S)
 
 struct forgotten_event {
     uint8_t key[TW_EVENT_HASH_BYTES];  /* of master and event id */
@@ -42,35 +38,42 @@ static void *map(size_t bytes)
     return at != MAP_FAILED ? at : NULL;
 }
 
-bool forgotten_init(struct tw_engine *engine)
+bool forgotten_init(struct tw_engine *engine, uint32_t n_max, int64_t kept_ns)
 {
+    uint32_t n_places = 2;
+    while (n_places / 2 < n_max)
+        n_places *= 2;
     pthread_mutex_init(&engine->forgotten.mutex, NULL);
-    engine->forgotten.ring = map(FORGOTTEN_MAX * sizeof *engine->forgotten.ring);
-    engine->forgotten.places = map(PLACES * sizeof *engine->forgotten.places);
+    engine->forgotten.n_max = n_max;
+    engine->forgotten.last_place = n_places - 1;
+    engine->forgotten.kept_ns = kept_ns;
+    engine->forgotten.ring = map(n_max * sizeof *engine->forgotten.ring);
+    engine->forgotten.places = map(n_places * sizeof *engine->forgotten.places);
     return engine->forgotten.ring != NULL && engine->forgotten.places != NULL;
 }
 
 void forgotten_clear(struct tw_engine *engine)
 {
     if (engine->forgotten.ring != NULL)
-        munmap(engine->forgotten.ring, FORGOTTEN_MAX * sizeof *engine->forgotten.ring);
+        munmap(engine->forgotten.ring, engine->forgotten.n_max * sizeof *engine->forgotten.ring);
     if (engine->forgotten.places != NULL)
-        munmap(engine->forgotten.places, PLACES * sizeof *engine->forgotten.places);
+        munmap(engine->forgotten.places,
+               (engine->forgotten.last_place + 1u) * sizeof *engine->forgotten.places);
     pthread_mutex_destroy(&engine->forgotten.mutex);
 }
 
-static uint32_t home_of(const uint8_t key[TW_EVENT_HASH_BYTES])
+static uint32_t home_of(const struct tw_engine *engine, const uint8_t key[TW_EVENT_HASH_BYTES])
 {
     uint32_t place;
     memcpy(&place, key, sizeof place); /* a SHA-256's bytes: spread already */
-    return place & (PLACES - 1);
+    return place & engine->forgotten.last_place;
 }
 
 /* Where the key is, or where it would be put. places[]: 0 = empty, else 1 + the index in the ring. */
 static uint32_t place_of(const struct tw_engine *engine, const uint8_t key[TW_EVENT_HASH_BYTES])
 {
-    uint32_t place = home_of(key);
-    for (uint32_t at; (at = engine->forgotten.places[place]) != 0; place = (place + 1) & (PLACES - 1))
+    uint32_t place = home_of(engine, key), last = engine->forgotten.last_place;
+    for (uint32_t at; (at = engine->forgotten.places[place]) != 0; place = (place + 1) & last)
         if (memcmp(engine->forgotten.ring[at - 1].key, key, TW_EVENT_HASH_BYTES) == 0)
             break;
     return place;
@@ -91,19 +94,19 @@ static void horizon_move(struct tw_engine *engine, int64_t received_wall_ns)
 /* Those behind a place that becomes empty move up, as far as their home allows (Knuth 6.4, algorithm R). */
 static void drop_oldest(struct tw_engine *engine)
 {
-    uint32_t *places = engine->forgotten.places;
+    uint32_t *places = engine->forgotten.places, last = engine->forgotten.last_place;
     const struct forgotten_event *oldest = &engine->forgotten.ring[engine->forgotten.oldest];
     horizon_move(engine, oldest->received_wall_ns);
     uint32_t hole = place_of(engine, oldest->key);
-    for (uint32_t next = (hole + 1) & (PLACES - 1); places[next] != 0; next = (next + 1) & (PLACES - 1)) {
-        uint32_t home = home_of(engine->forgotten.ring[places[next] - 1].key);
-        if (((next - home) & (PLACES - 1)) >= ((next - hole) & (PLACES - 1))) {
+    for (uint32_t next = (hole + 1) & last; places[next] != 0; next = (next + 1) & last) {
+        uint32_t home = home_of(engine, engine->forgotten.ring[places[next] - 1].key);
+        if (((next - home) & last) >= ((next - hole) & last)) {
             places[hole] = places[next];
             hole = next;
         }
     }
     places[hole] = 0;
-    engine->forgotten.oldest = (engine->forgotten.oldest + 1) % FORGOTTEN_MAX;
+    engine->forgotten.oldest = (engine->forgotten.oldest + 1) % engine->forgotten.n_max;
     engine->forgotten.n--;
 }
 
@@ -118,16 +121,16 @@ void forgotten_add(struct tw_engine *engine, const struct tw_record *record)
     };
     key_make(record->master->id, record->event_id, event.key);
     memcpy(event.hash, record->hash, sizeof event.hash);
-    int64_t until_wall_ns = tw_wall_ns() - FORGOTTEN_KEPT_NS;
+    int64_t until_wall_ns = tw_wall_ns() - engine->forgotten.kept_ns;
 
     pthread_mutex_lock(&engine->forgotten.mutex);
-    while (engine->forgotten.n == FORGOTTEN_MAX ||
+    while (engine->forgotten.n == engine->forgotten.n_max ||
            (engine->forgotten.n > 0 &&
             engine->forgotten.ring[engine->forgotten.oldest].received_wall_ns < until_wall_ns))
         drop_oldest(engine);
     uint32_t place = place_of(engine, event.key);
     if (engine->forgotten.places[place] == 0) {
-        uint32_t at = (engine->forgotten.oldest + engine->forgotten.n++) % FORGOTTEN_MAX;
+        uint32_t at = (engine->forgotten.oldest + engine->forgotten.n++) % engine->forgotten.n_max;
         engine->forgotten.ring[at] = event;
         engine->forgotten.places[place] = at + 1;
     }

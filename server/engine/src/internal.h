@@ -362,6 +362,8 @@ struct tw_engine {
         pthread_mutex_t mutex;
         struct forgotten_event *ring;
         uint32_t *places; /* in the ring, by key */
+        uint32_t n_max, last_place; /* set at start, as is kept_ns */
+        int64_t kept_ns;
         uint32_t oldest, n;
         int64_t horizon_wall_ns; /* 0 = nothing was ever dropped */
     } forgotten;
@@ -396,7 +398,7 @@ struct tw_engine {
 };
 
 /* forgotten.c: events whose copies are forgotten; add and find under the master's mutex. */
-bool forgotten_init(struct tw_engine *engine);
+bool forgotten_init(struct tw_engine *engine, uint32_t n_max, int64_t kept_ns);
 void forgotten_add(struct tw_engine *engine, const struct tw_record *record);
 /* True: ret->is_duplicate says whether it was here. False: another event had the id, or it is too old. */
 bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
@@ -522,7 +524,7 @@ void position_remember_only(struct tw_position *position);
 void history_link(struct tw_engine *engine, struct tw_record *record);
 void history_unlink(struct tw_engine *engine, struct tw_record *record);
 void record_copies_trim(struct tw_record *record);
-tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct tw_error *error);
+tw_status recover(struct tw_engine *engine, const struct tw_engine_options *options, struct tw_error *error);
 bool slot_start(struct tw_slot *slot, struct tw_refusal *refusal); /* fleet.c: session and lane */
 struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id);
 bool member_add(struct tw_master *master, struct tw_subscription *subscription);
@@ -539,11 +541,21 @@ uint64_t history_taken(const struct tw_engine *engine);
 
 /* changes.c */
 void index_add(struct tw_engine *engine, struct tw_copy *copy);
-tw_status changes_start(struct tw_engine *engine, struct tw_error *error);
-void changes_stop(struct tw_engine *engine);
+/* One turn: everything there is to do now. Thread: journal. */
+void changes_turn(struct tw_engine *engine);
+bool changes_pending(struct tw_engine *engine);
 /* Under the slot's mutex, or before submit: marks it; after the mutex: pushes what was marked. */
 bool change_mark(struct tw_copy *copy);
 void change_push(struct tw_copy *copy);
 void record_free(struct tw_record *record);
+
+/* changes_thread.c: who makes the turns, and when. */
+tw_status changes_start(struct tw_engine *engine, struct tw_error *error);
+void changes_stop(struct tw_engine *engine);
+/* There is something to do. is_urgent: an answer waits for the disk. */
+void changes_wake(struct tw_engine *engine, bool is_urgent);
+/* Whether the journal's disk was full when it was last asked. */
+bool is_disk_full(const struct tw_engine *engine);
+bool is_durable_until(const struct tw_engine *engine, uint64_t sequence);
 
 #endif

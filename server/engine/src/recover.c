@@ -717,14 +717,19 @@ static void tables_free(struct recovery *r)
         free(tables[i]->items);
 }
 
-tw_status recover(struct tw_engine *engine, const char *dir, bool syncs, struct tw_error *error)
+tw_status recover(struct tw_engine *engine, const struct tw_engine_options *wanted, struct tw_error *error)
 {
     struct recovery r = {.engine = engine, .error = error};
     char boot_id[40];
     const struct tw_journal_options options = {
-        .dir = dir, .syncs = syncs, .replay = on_record, .replay_context = &r};
+        .dir = wanted->journal_dir, .segment_bytes = wanted->journal_segment_bytes,
+        .syncs = wanted->journal_syncs, .disk = wanted->journal_disk,
+        .replay = on_record, .replay_context = &r};
     int64_t from_ns = tw_mono_ns();
-    boot_id_read(boot_id);
+    if (wanted->boot_id != NULL)
+        snprintf(boot_id, sizeof boot_id, "%s", wanted->boot_id);
+    else
+        boot_id_read(boot_id);
     tw_status status = tw_journal_open(&options, &engine->log, error);
     if (status != TW_OK) {
         tables_free(&r);

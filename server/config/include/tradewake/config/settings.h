@@ -57,6 +57,8 @@ struct tw_settings {
     enum tw_realtime executor_realtime;
     uint32_t rpc_threads; /* 0 = one per usable core, at most 4 */
     uint32_t copies_remembered;
+    uint32_t events_remembered;
+    int64_t events_kept_ns;
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;

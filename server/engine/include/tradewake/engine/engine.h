@@ -34,6 +34,7 @@ struct tw_record;
 struct tw_copy;
 struct tw_sampler;
 struct tw_sample_subject_ops;
+struct tw_journal_disk;
 
 struct tw_engine_options {
     struct tw_executor *executor;
@@ -46,8 +47,15 @@ struct tw_engine_options {
     } const *adapters;
     size_t n_adapters;
     uint32_t copies_remembered;
+    uint32_t events_remembered; /* ids of events whose copies are forgotten: at most so many, at least 1, */
+    int64_t events_kept_ns;     /* and for so long */
     const char *journal_dir; /* NULL = nothing is kept */
     bool journal_syncs;      /* false: for measuring only */
+
+    /* For tests; zero = the real ones. */
+    const struct tw_journal_disk *journal_disk;
+    uint64_t journal_segment_bytes;
+    const char *boot_id; /* of the machine: another one than the log's means that the power was gone */
 };
 
 TW_MUST_CHECK tw_status tw_engine_start(const struct tw_engine_options *options,
