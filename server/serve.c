@@ -173,6 +173,7 @@ static tw_status executor_open(struct server *server, struct tw_error *error)
     const struct tw_executor_options options = {
         .threads_ready = settings->executor_threads > 0 ? settings->executor_threads : TW_THREADS_ROUND,
         .threads_max = settings->executor_threads_max,
+        .threads_lost_max = settings->executor_threads_lost_max,
         .groups = settings->executor_groups,
         .pinned = settings->executor_pinned,
         .realtime = settings->executor_realtime == TW_REALTIME_AUTO,
@@ -203,6 +204,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .adapters = server->adapters,
         .n_adapters = 1,
         .copies_remembered = settings->copies_remembered,
+        .threads_lost_max = settings->executor_threads_lost_max,
         .events_remembered = settings->events_remembered,
         .events_kept_ns = settings->events_kept_ns,
         .journal_dir = is_journaled ? server->journal_dir : NULL,
@@ -350,11 +352,22 @@ static void calls_await(struct server *server)
             clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     } while (status.calls_in_flight > 0 && tw_mono_ns() < until_ns);
     struct tw_engine *engine = atomic_load(&server->engine);
-    if (status.calls_in_flight == 0 && engine != NULL)
+    if (status.calls_in_flight == 0 && status.threads_lost == 0 && engine != NULL)
         tw_engine_quiet(engine);
-    if (status.calls_queued > 0 || status.calls_in_flight > 0)
-        tw_log(TW_LOG_WARN, "server.left", "calls_queued=%u calls_in_flight=%u", status.calls_queued,
-               status.calls_in_flight);
+    if (status.calls_queued > 0 || status.calls_in_flight > 0 || status.threads_lost > 0)
+        tw_log(TW_LOG_WARN, "server.left", "calls_queued=%u calls_in_flight=%u threads_lost=%u",
+               status.calls_queued, status.calls_in_flight, status.threads_lost);
+}
+
+/* Calls are out that may come back at any moment, to anything that they were given. The log is closed, all
+ * else ends with the process. */
+_Noreturn static void server_abandon(struct server *server)
+{
+    tw_telemetry_stop(server->telemetry);
+    tw_engine_abandon(atomic_load(&server->engine));
+    tw_log(TW_LOG_INFO, "server.stopped", "lost_calls=left");
+    fflush(NULL);
+    _exit(0);
 }
 
 /* Copes with whatever has not been started. */
@@ -369,7 +382,8 @@ static void server_close(struct server *server)
     if (server->executor != NULL)
         calls_await(server);
     tw_reactor_stop(server->reactor);
-    tw_executor_stop(server->executor);
+    if (tw_executor_stop(server->executor) > 0)
+        server_abandon(server);
     server->executor = NULL;
     tw_telemetry_stop(server->telemetry);
     tw_engine_stop(engine);

@@ -145,7 +145,7 @@ part_stress() {
     local name
     if has_tests stress; then labelled stress tsan 1; else nothing stress; fi
     sanitized_cases tsan TSan || return
-    for name in burst once; do
+    for name in burst lost once; do
         suite "blackbox.$name (tsan)" 600 "tests/blackbox/$name.py" --program build/tsan/tradewake
     done
 }

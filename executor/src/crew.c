@@ -201,8 +201,8 @@ static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *w
         wakes->of_group[g] += kick;
         left -= kick;
     }
-    wakes->spawner |=
-        left > 0 && atomic_load_explicit(&crew->threads, memory_order_relaxed) < crew->threads_max;
+    wakes->spawner |= left > 0 && atomic_load_explicit(&crew->threads, memory_order_relaxed) <
+                                      crew_threads_ceiling(crew);
 }
 
 /* The group of the core that this thread runs on now, else the first. */
@@ -301,6 +301,11 @@ static void *leader_main(void *arg)
 }
 
 /* ---- workers ---- */
+
+struct worker *worker_here(void)
+{
+    return this_worker;
+}
 
 bool crew_is_worker(const struct crew *crew)
 {
@@ -497,6 +502,9 @@ static void *worker_main(void *arg)
         worker->job->run(worker->job);
         worker->job = NULL;
     }
+    struct crew *crew = worker->group->crew;
+    atomic_fetch_add_explicit(&crew->exited, 1, memory_order_release);
+    futex_wake(&crew->exited, 1);
     return NULL;
 }
 
@@ -576,9 +584,9 @@ static int thread_make(const struct crew *crew, pthread_t *id, void *(*main)(voi
 static int worker_make(struct crew *crew, struct group *group, bool is_late)
 {
     uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
-    assert(made < crew->threads_max);
+    assert(made < crew->threads_max + crew->lost_max);
     struct worker *worker = &crew->workers[made];
-    *worker = (struct worker){.group = group, .is_late = is_late};
+    *worker = (struct worker){.group = group, .is_late = is_late, .call_until_ns = CALL_NONE};
     /* Counted before it exists: whoever sees it at work sees it counted. */
     atomic_store_explicit(&crew->threads, made + 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&crew->starting, is_late, memory_order_relaxed);
@@ -604,6 +612,9 @@ tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error)
     struct maker maker;
     int failed = 0;
     pthread_mutex_lock(&crew->making);
+    if (threads > atomic_load_explicit(&crew->wanted, memory_order_relaxed))
+        atomic_store_explicit(&crew->wanted, threads, memory_order_relaxed);
+    threads += crew_threads_ceiling(crew) - crew->threads_max;
     uint32_t before = atomic_load_explicit(&crew->threads, memory_order_relaxed);
     maker_begin(&maker);
     for (uint32_t g = 0; g < crew->n_groups && failed == 0 && threads > before; g++) {
@@ -633,20 +644,32 @@ static bool is_short_of_threads(const struct crew *crew)
     uint32_t promised = atomic_load_explicit(&crew->starting, memory_order_relaxed) +
                         atomic_load_explicit(&crew->returning, memory_order_relaxed);
     return atomic_load_explicit(&crew->overflow.count, memory_order_relaxed) > promised &&
-           atomic_load_explicit(&crew->threads, memory_order_relaxed) < crew->threads_max &&
+           atomic_load_explicit(&crew->threads, memory_order_relaxed) <
+               crew_threads_ceiling(crew) &&
+           !atomic_load_explicit(&crew->quit, memory_order_relaxed);
+}
+
+/* A lost worker is replaced before a job misses it, as long as the cap allows. */
+static bool is_short_of_ready_ones(const struct crew *crew)
+{
+    uint32_t threads = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+    return threads - atomic_load_explicit(&crew->lost, memory_order_relaxed) <
+               atomic_load_explicit(&crew->wanted, memory_order_relaxed) &&
+           threads < crew_threads_ceiling(crew) &&
            !atomic_load_explicit(&crew->quit, memory_order_relaxed);
 }
 
 /* False when none is missing, or the system gives none; the next call tries again. */
-static bool late_worker_make(struct crew *crew)
+static bool missing_worker_make(struct crew *crew)
 {
     bool is_made = false;
     pthread_mutex_lock(&crew->making);
-    if (is_short_of_threads(crew)) {
+    bool is_late = is_short_of_threads(crew);
+    if (is_late || is_short_of_ready_ones(crew)) {
         uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
         struct group *group = &crew->groups[made % crew->n_groups];
         maker_move(crew, group->core);
-        is_made = worker_make(crew, group, true) == 0;
+        is_made = worker_make(crew, group, is_late) == 0;
     }
     pthread_mutex_unlock(&crew->making);
     return is_made;
@@ -661,12 +684,13 @@ static void *spawner_main(void *arg)
 
     for (;;) {
         uint32_t seen = atomic_load_explicit(&crew->spawn_call, memory_order_acquire);
-        while (late_worker_make(crew))
+        crew_watch(crew);
+        while (missing_worker_make(crew))
             continue;
         if (atomic_load_explicit(&crew->quit, memory_order_relaxed))
             return NULL;
         sched_setaffinity(0, sizeof maker.cores, &maker.cores);
-        futex_wait(&crew->spawn_call, seen);
+        futex_wait_for(&crew->spawn_call, seen, WATCH_NS);
     }
 }
 
@@ -707,14 +731,16 @@ tw_status crew_start(struct crew *crew, const struct crew_options *options, stru
     assert(options->groups <= TW_GROUPS_MAX);
     crew->n_groups = options->groups;
     crew->threads_max = options->threads_max;
+    crew->lost_max = options->lost_max;
     crew->stack_bytes = options->stack_bytes;
     crew->pinned = options->pinned;
     crew->realtime = options->realtime;
     atomic_store_explicit(&crew->awaited, UINT32_MAX, memory_order_relaxed);
     pthread_mutex_init(&crew->making, NULL);
+    pthread_mutex_init(&crew->watching, NULL);
     queue_init(&crew->overflow);
     groups_init(crew, options);
-    crew->workers = calloc(options->threads_max, sizeof *crew->workers);
+    crew->workers = calloc(options->threads_max + options->lost_max, sizeof *crew->workers);
     if (crew->workers == NULL)
         return tw_error_set(error, TW_NO_MEMORY, "no memory for %u workers", options->threads_max);
 
@@ -745,22 +771,58 @@ static void everybody_wake(struct crew *crew)
     futex_wake(&crew->spawn_call, 1);
 }
 
-void crew_stop(struct crew *crew)
+/* Until every worker has left its loop, or is lost. */
+static void workers_await(struct crew *crew)
+{
+    for (;;) {
+        uint32_t exited = atomic_load_explicit(&crew->exited, memory_order_acquire);
+        if (exited + atomic_load(&crew->lost) >= atomic_load(&crew->threads))
+            return;
+        futex_wait_for(&crew->exited, exited, WATCH_NS);
+        crew_watch(crew);
+    }
+}
+
+/* Joins all but those that are in a lost call; they sleep for ever when they are back. Returns how
+ * many those are. */
+static uint32_t workers_join(struct crew *crew)
+{
+    uint32_t n = atomic_load(&crew->threads), left = 0;
+    pthread_mutex_lock(&crew->watching);
+    crew->is_abandoned = true;
+    for (uint32_t i = 0; i < n; i++)
+        if (atomic_load(&crew->workers[i].call_until_ns) == CALL_LOST) {
+            pthread_detach(crew->workers[i].id);
+            crew->workers[i].is_left = true;
+            left++;
+        }
+    pthread_mutex_unlock(&crew->watching);
+    for (uint32_t i = 0; i < n; i++)
+        if (!crew->workers[i].is_left)
+            pthread_join(crew->workers[i].id, NULL);
+    return left;
+}
+
+uint32_t crew_stop(struct crew *crew)
 {
     if (crew->n_groups == 0)
-        return;
+        return 0;
     atomic_store(&crew->quit, true);
     everybody_wake(crew);
     if (crew->has_spawner)
         pthread_join(crew->spawner, NULL); /* first: it might still make a worker */
-    for (uint32_t i = 0; i < atomic_load(&crew->threads); i++)
-        pthread_join(crew->workers[i].id, NULL);
+    workers_await(crew);
+    uint32_t left = workers_join(crew);
     for (uint32_t g = 0; g < crew->n_groups; g++) {
         if (crew->groups[g].has_leader)
             pthread_join(crew->groups[g].leader, NULL);
         queue_clear(&crew->groups[g].queue);
     }
     queue_clear(&crew->overflow);
+    if (left > 0)
+        return left;
     pthread_mutex_destroy(&crew->making);
+    pthread_mutex_destroy(&crew->watching);
     free(crew->workers);
+    return 0;
 }

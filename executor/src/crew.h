@@ -41,7 +41,15 @@ struct worker {
     bool is_idle;      /* counted in group->idle */
     bool is_returning; /* counted in crew->returning */
     bool is_late;      /* counted in crew->starting until its first look at the queues */
+
+    /* The call that its job is in: when it counts as lost, CALL_NONE or CALL_LOST. The worker
+     * writes it; from a time to CALL_LOST the watch does, under crew->watching. */
+    _Atomic int64_t call_until_ns;
+    bool is_left; /* lost when the crew stopped; crew_stop()'s alone */
 };
+
+#define CALL_NONE INT64_MAX
+#define CALL_LOST INT64_MIN
 
 struct group {
     /* Guarded by queue.lock; idle is written there and read by any thread. Invariant when the lock
@@ -66,7 +74,7 @@ struct group {
 };
 
 struct crew_options {
-    uint32_t groups, threads_max;
+    uint32_t groups, threads_max, lost_max;
     const int *cores; /* of each group */
     bool pinned, realtime;
     size_t stack_bytes;
@@ -97,7 +105,11 @@ struct crew {
     _Atomic uint32_t arrived; /* workers that have looked at the queues once */
     _Atomic uint32_t
         awaited; /* so many have to, before somebody goes on; UINT32_MAX = nobody waits */
-    _Atomic uint32_t starting; /* late workers that have not */
+    _Atomic uint32_t starting;       /* late workers that have not */
+    _Atomic uint32_t wanted;         /* workers there are to be, beside those that are lost */
+    _Atomic uint32_t lost;           /* workers in a call past its deadline */
+    _Atomic uint32_t exited;         /* workers that have left their loop */
+    _Atomic int64_t watched_mono_ns; /* when somebody last looked for lost calls */
 
     /* The spawner's: where it sleeps. */
     _Alignas(CACHE_LINE) _Atomic uint32_t spawn_call;
@@ -106,14 +118,19 @@ struct crew {
     /* Set at start, then read-only. */
     _Alignas(CACHE_LINE) uint32_t n_groups;
     uint32_t threads_max;
+    uint32_t lost_max; /* so many lost workers are replaced, beyond threads_max */
     size_t stack_bytes;
     bool pinned, realtime;
     pthread_t spawner;
     bool has_spawner;
-    struct worker *workers; /* threads_max of them; grows under making */
+    struct worker *workers; /* threads_max + lost_max of them; grows under making */
 
     /* Held while threads are made: ordinary threads only, never on the way of a job. */
     pthread_mutex_t making;
+
+    /* Held while a call is declared lost, and by the worker of such a call when it is back. */
+    pthread_mutex_t watching;
+    bool is_abandoned; /* guarded by watching: who comes back now finds nothing to go on with */
 };
 
 /* Jobs on their way to the queues, in the hands of one thread. */
@@ -132,11 +149,12 @@ struct wakes {
 TW_MUST_CHECK tw_status crew_start(struct crew *crew, const struct crew_options *options,
                                    struct tw_error *error);
 
-/* Lets running jobs finish, joins every thread. No job waits any more and none will be put. */
-void crew_stop(struct crew *crew);
+/* Lets running jobs finish, joins every thread but those that are lost. No job waits any more and
+ * none will be put. Returns how many are lost: the crew's memory has to stay for them. */
+uint32_t crew_stop(struct crew *crew);
 
-/* Creates workers until there are `threads`, and waits until every one of them waits. Fails:
- * TW_LIMIT; what had been created stays. */
+/* Creates workers until there are `threads` beside the lost ones, and waits until every one of them
+ * waits. Fails: TW_LIMIT; what had been created stays. */
 TW_MUST_CHECK tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error);
 
 static inline void batch_add(struct batch *batch, struct tw_job *job)
@@ -159,6 +177,27 @@ bool crew_is_worker(const struct crew *crew);
 
 /* The worker that runs this is about to look for its next job. */
 void crew_returning(struct crew *crew);
+
+/* The worker that this thread is; NULL: none. */
+struct worker *worker_here(void);
+
+/* Workers that may exist now. */
+static inline uint32_t crew_threads_ceiling(const struct crew *crew)
+{
+    uint32_t lost = atomic_load_explicit(&crew->lost, memory_order_relaxed);
+    return crew->threads_max + (lost < crew->lost_max ? lost : crew->lost_max);
+}
+
+/* ---- watch.c: calls past their deadline ---- */
+
+/* How often somebody looks. */
+#define WATCH_NS INT64_C(50000000)
+
+/* Declares lost what is past its deadline: lost() of each such job is called. */
+void crew_watch(struct crew *crew);
+
+/* Whether this thread calls a lost() now. */
+bool crew_is_watch(void);
 
 /* ---- a queue of its own, for a reactor ---- */
 void queue_init(struct queue *queue);

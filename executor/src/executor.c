@@ -63,7 +63,7 @@ static uint32_t threads_allowed(uint32_t threads_max, size_t stack_bytes, uint32
 {
     struct machine_room room = machine_thread_room("", stack_bytes);
     uint64_t more = room.threads > own_threads ? room.threads - own_threads : 0;
-    if (more >= (uint64_t)threads_max - existing) {
+    if (existing >= threads_max || more >= (uint64_t)threads_max - existing) {
         *ret_limit = "executor.threads_max";
         return threads_max;
     }
@@ -99,6 +99,8 @@ static tw_status crew_of(struct tw_executor *executor, const struct tw_executor_
     const struct crew_options crew_options = {
         .groups = groups,
         .threads_max = threads_max,
+        .lost_max = options->threads_lost_max != 0 ? options->threads_lost_max
+                                                   : TW_THREADS_LOST_MAX_DEFAULT,
         .cores = cores,
         .pinned = options->pinned,
         .realtime = options->realtime,
@@ -138,7 +140,9 @@ tw_status tw_executor_prepare(struct tw_executor *executor, uint32_t threads,
                               struct tw_error *error)
 {
     struct crew *crew = &executor->crew;
-    uint32_t existing = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+    /* Those that are lost do not count, as far as they may be replaced. */
+    uint32_t existing = atomic_load_explicit(&crew->threads, memory_order_relaxed) -
+                        (crew_threads_ceiling(crew) - crew->threads_max);
     if (threads <= existing)
         return TW_OK;
     const char *limit;
@@ -157,6 +161,7 @@ void tw_executor_status_get(struct tw_executor *executor, struct tw_executor_sta
         .threads = atomic_load_explicit(&crew->threads, memory_order_relaxed),
         .threads_ready = atomic_load_explicit(&crew->threads_ready, memory_order_relaxed),
         .threads_max = crew->threads_max,
+        .threads_lost = atomic_load_explicit(&crew->lost, memory_order_relaxed),
         .threads_created_late = atomic_load_explicit(&crew->threads_late, memory_order_relaxed),
         .calls_in_flight = (uint32_t)load,
         .calls_queued = (uint32_t)(load >> 32),
@@ -422,8 +427,8 @@ void tw_job_finish(struct tw_job *job, enum tw_job_end end)
     struct tw_executor *executor = lane->executor;
     struct port *port = lane->port;
     struct calls calls = {0};
-    assert(job_state_get(job) == JOB_RUNNING);
-    assert(port != NULL || crew_is_worker(&executor->crew));
+    assert(job_state_get(job) == (crew_is_watch() ? JOB_LOST : JOB_RUNNING));
+    assert(port != NULL || crew_is_worker(&executor->crew) || crew_is_watch());
     crew_end(&executor->crew); /* before the next of the lane can begin, so that the peak is true */
 
     pthread_mutex_lock(&lane->lock);
@@ -437,6 +442,24 @@ void tw_job_finish(struct tw_job *job, enum tw_job_end end)
     make_calls(executor, &calls);
     if (port != NULL)
         port_leave(port);
+}
+
+void tw_lane_lost_call_end(struct tw_lane *lane)
+{
+    struct tw_executor *executor = lane->executor;
+    struct calls calls = {0};
+    assert(crew_is_worker(&executor->crew));
+    atomic_fetch_sub(&executor->crew.lost, 1);
+    pthread_mutex_lock(&lane->lock);
+    lane_lost_end(lane);
+    lane_go_on(lane, &calls);
+    pthread_mutex_unlock(&lane->lock); /* the lane's owner may free it from here on */
+    make_calls(executor, &calls);
+}
+
+bool tw_lane_is_blocked(const struct tw_lane *lane)
+{
+    return atomic_load_explicit(&lane->is_blocked, memory_order_relaxed);
 }
 
 bool tw_job_unpark(struct tw_job *job)
@@ -509,7 +532,7 @@ static bool cancel_pass(struct tw_lane *lane, match_fn *match, void *context, st
         next = job->next_in_lane;
         enum job_state state = job_state_get(job);
         has_transit |= state == JOB_TRANSIT;
-        if (state == JOB_TRANSIT || state == JOB_RUNNING)
+        if (state == JOB_TRANSIT || state == JOB_RUNNING || state == JOB_LOST)
             continue;
         if (state == JOB_QUEUED ? !queued_job_withdraw(executor, job, match, context)
                                 : !match(job, context))
@@ -577,21 +600,24 @@ static void port_close(struct port *port)
     queue_clear(&port->queue);
 }
 
-void tw_executor_stop(struct tw_executor *executor)
+uint32_t tw_executor_stop(struct tw_executor *executor)
 {
     if (executor == NULL)
-        return;
+        return 0;
     atomic_store(&executor->stopping, true);
     lanes_cancel(executor);
     for (uint32_t p = 0; p < executor->n_ports; p++)
         port_close(&executor->ports[p]);
-    crew_stop(&executor->crew);
+    uint32_t left = crew_stop(&executor->crew);
     lanes_cancel(executor); /* what was parked since */
 
     pthread_mutex_lock(&executor->lanes_lock);
     for (struct tw_lane *lane = executor->lanes; lane != NULL; lane = lane->next)
         lane->executor = NULL;
     pthread_mutex_unlock(&executor->lanes_lock);
+    if (left > 0)
+        return left; /* those threads may still come back to what is in there */
     pthread_mutex_destroy(&executor->lanes_lock);
     free(executor);
+    return 0;
 }

@@ -17,6 +17,9 @@ static bool may_start(const struct tw_lane *lane, enum tw_job_class job_class)
 {
     if (lane->slots_taken >= lane->max_parallel)
         return false;
+    if (atomic_load_explicit(&lane->is_wedged, memory_order_relaxed) &&
+        (lane->probe != NULL || atomic_load_explicit(&lane->is_blocked, memory_order_relaxed)))
+        return false;
     if (job_class != TW_JOB_POLL)
         return true;
     return !has_work(lane) &&
@@ -27,12 +30,16 @@ static void admit(struct tw_lane *lane, struct tw_job *job)
 {
     lane->slots_taken++;
     lane->slots_of_work += job->job_class != TW_JOB_POLL;
+    if (atomic_load_explicit(&lane->is_wedged, memory_order_relaxed))
+        lane->probe = job;
     job_state_set(job, JOB_TRANSIT);
 }
 
 static void slot_release(struct tw_lane *lane, const struct tw_job *job)
 {
     assert(lane->slots_taken > 0);
+    if (lane->probe == job)
+        lane->probe = NULL;
     lane->slots_taken--;
     lane->slots_of_work -= job->job_class != TW_JOB_POLL;
 }
@@ -174,6 +181,33 @@ void lane_unpark(struct tw_lane *lane, struct tw_job *job)
     make_ready(lane, job);
 }
 
+void lane_lost(struct tw_lane *lane, struct tw_job *job)
+{
+    bool was_probe = lane->probe == job; /* only a wedged lane has one */
+    job_state_set(job, JOB_LOST);
+    lane->lost++;
+    atomic_fetch_add_explicit(&lane->jobs, 1, memory_order_relaxed);
+    atomic_store_explicit(&lane->is_wedged, true, memory_order_relaxed);
+    if (was_probe)
+        atomic_store_explicit(&lane->is_blocked, true, memory_order_relaxed);
+}
+
+void lane_heal(struct tw_lane *lane)
+{
+    lane->probe = NULL;
+    atomic_store_explicit(&lane->is_wedged, false, memory_order_relaxed);
+    atomic_store_explicit(&lane->is_blocked, false, memory_order_relaxed);
+}
+
+void lane_lost_end(struct tw_lane *lane)
+{
+    assert(lane->lost > 0);
+    lane->lost--;
+    lane_heal(lane);
+    /* Release: as in leave(). */
+    atomic_fetch_sub_explicit(&lane->jobs, 1, memory_order_release);
+}
+
 void lane_withdraw(struct tw_lane *lane, struct tw_job *job)
 {
     switch (job_state_get(job)) {
@@ -194,6 +228,7 @@ void lane_withdraw(struct tw_lane *lane, struct tw_job *job)
     case JOB_AWAY:
     case JOB_TRANSIT:
     case JOB_RUNNING:
+    case JOB_LOST:
         assert(!"such a job cannot be withdrawn");
     }
     leave(lane, job);

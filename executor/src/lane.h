@@ -25,6 +25,7 @@ enum job_state {
     JOB_TRANSIT, /* admitted; in the hands of a thread inside submit */
     JOB_QUEUED,  /* admitted; in a queue */
     JOB_RUNNING,
+    JOB_LOST,   /* its call is past its deadline: lost() ends this run of it */
     JOB_PARKED, /* has its key, waits for tw_job_unpark() */
 };
 
@@ -66,7 +67,14 @@ struct tw_lane {
     struct job_list ready[CLASSES];
     struct tw_job *first, *last; /* every job that is not back, as submitted */
     struct keys keys;
-    _Atomic uint32_t jobs; /* how many those are; read by any thread */
+    _Atomic uint32_t jobs; /* how many those are, and calls that are lost; read by any thread */
+
+    /* A call was lost, and none has come back since: one job at a time, the probe. Written under
+     * the lock, read by any thread. */
+    _Atomic bool is_wedged;
+    _Atomic bool is_blocked; /* the probe was lost as well: nothing starts */
+    struct tw_job *probe;    /* admitted, not ended; NULL = the next one will be it */
+    uint32_t lost;           /* calls past their deadline that have not come back */
 };
 
 /* Takes a job in. True: it is admitted (a slot is taken, state TRANSIT). */
@@ -82,6 +90,15 @@ void lane_park(struct tw_lane *lane, struct tw_job *job);
 
 /* A parked job competes again. */
 void lane_unpark(struct tw_lane *lane, struct tw_job *job);
+
+/* The call that the job is in passed its deadline. */
+void lane_lost(struct tw_lane *lane, struct tw_job *job);
+
+/* A call came back: whoever it goes to is alive. */
+void lane_heal(struct tw_lane *lane);
+
+/* A lost call came back. */
+void lane_lost_end(struct tw_lane *lane);
 
 /* Takes out a job that is HELD, READY, PARKED, or admitted and already off its queue. */
 void lane_withdraw(struct tw_lane *lane, struct tw_job *job);

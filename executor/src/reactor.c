@@ -226,7 +226,8 @@ static void on_wake(uv_async_t *wake)
 static void timer_posted(struct tw_task *task)
 {
     struct tw_timer *timer = (struct tw_timer *)((char *)task - offsetof(struct tw_timer, task));
-    struct tw_reactor *reactor = timer->reactor; /* once the flag has fallen it is the next setter's */
+    struct tw_reactor *reactor =
+        timer->reactor; /* once the flag has fallen it is the next setter's */
     /* The flag falls before the time is read: a set that comes in between posts anew. */
     __atomic_store_n(&timer->is_posted, 0, __ATOMIC_SEQ_CST);
     timer_put(reactor, timer, __atomic_load_n(&timer->wanted_mono_ns, __ATOMIC_SEQ_CST));

@@ -1,4 +1,5 @@
-/* stress_executor.c - submit, cancel, park, unpark, grow, prepare and stop, all at once.
+/* stress_executor.c - submit, cancel, park, unpark, grow, prepare, lose calls and stop, all at
+ * once.
  *
  * Promise: every submitted job comes back exactly once, jobs of one key never overlap and keep
  * their order, and a lane never runs more than its max_parallel.
@@ -65,6 +66,7 @@ static struct tw_reactor *reactor;
 static struct lane_watch lanes[LANES];
 static atomic_bool leave;
 static atomic_ulong submitted, done, cancelled, runs, parks, unparked, grown;
+static atomic_ulong lost, returned, left_behind;
 static atomic_ulong twice, overlapping, overtaking, over_parallel;
 static atomic_uint out[SUBMITTERS];
 
@@ -178,10 +180,36 @@ static void run_on_reactor(struct tw_job *tw_job)
         end(job);
 }
 
+/* Some of them are lost first, some come back first, many do both at the same moment. */
+static void call_that_hangs(struct stress_job *job)
+{
+    struct tw_lane *lane = job->job.lane;
+    const struct timespec length = {.tv_nsec = job->dice / 512 % 60 * TW_NS_PER_MS};
+    tw_job_call_begin(&job->job, tw_mono_ns() + TW_NS_PER_MS); /* it may be gone from here on */
+    nanosleep(&length, NULL);
+    if (tw_job_call_end(&job->job)) {
+        end(job);
+        return;
+    }
+    atomic_fetch_add(&returned, 1);
+    tw_lane_lost_call_end(lane);
+}
+
+/* Thread: watch. */
+static void job_lost(struct tw_job *job)
+{
+    atomic_fetch_add(&lost, 1);
+    end((struct stress_job *)job);
+}
+
 static void run_on_worker(struct tw_job *tw_job)
 {
     struct stress_job *job = (struct stress_job *)tw_job;
     begin(job);
+    if (job->dice % 512 == 2) {
+        call_that_hangs(job);
+        return;
+    }
     if (job->dice % 4 == 0)
         nanosleep(&(struct timespec){.tv_nsec = job->dice % 300000}, NULL);
     else if (job->dice % 4 == 1)
@@ -199,6 +227,7 @@ static struct stress_job *job_new(unsigned submitter, uint64_t dice)
         abort();
     job->job.run = lane < &lanes[LANES_ON_REACTOR] ? run_on_reactor : run_on_worker;
     job->job.cancelled = job_cancelled;
+    job->job.lost = job_lost;
     job->job.lane = lane->lane;
     job->job.key = key == 0 ? 0 : submitter * 1000 + key;
     job->job.job_class = (enum tw_job_class)((dice >> 16) % 3);
@@ -297,7 +326,7 @@ static void keeper_run(struct tw_job *job)
 
 static void *stop_main(void *arg)
 {
-    tw_executor_stop(arg);
+    atomic_fetch_add(&left_behind, tw_executor_stop(arg));
     return NULL;
 }
 
@@ -367,7 +396,8 @@ static void round_run(uint64_t *state)
     tw_reactor_stop(reactor);
     tw_lane_free(keepers);
     for (int i = 0; i < LANES; i++)
-        tw_lane_free(lanes[i].lane);
+        if (tw_lane_jobs(lanes[i].lane) == 0) /* else its lost calls may come back to it */
+            tw_lane_free(lanes[i].lane);
 }
 
 /* ---- one worker that is always just about to sleep ---- */
@@ -439,11 +469,15 @@ int main(int argc, char **argv)
                            atomic_load(&overtaking) + atomic_load(&over_parallel);
     printf("rounds %u: submitted %lu, came back %lu (done %lu, cancelled %lu)\n"
            "runs %lu, parks %lu, unparked %lu, grown %lu\n"
+           "calls lost %lu, of them back %lu, left at a stop %lu\n"
            "handed to a worker about to sleep %lu\n"
            "twice back %lu, overlapping %lu, overtaking %lu, over max_parallel %lu\n",
            rounds, atomic_load(&submitted), back, atomic_load(&done), atomic_load(&cancelled),
            atomic_load(&runs), atomic_load(&parks), atomic_load(&unparked), atomic_load(&grown),
-           played, atomic_load(&twice), atomic_load(&overlapping), atomic_load(&overtaking),
+           atomic_load(&lost), atomic_load(&returned), atomic_load(&left_behind), played,
+           atomic_load(&twice), atomic_load(&overlapping), atomic_load(&overtaking),
            atomic_load(&over_parallel));
-    return atomic_load(&submitted) == back && broken == 0 ? 0 : 1;
+    bool is_every_call_told =
+        atomic_load(&lost) == atomic_load(&returned) + atomic_load(&left_behind);
+    return atomic_load(&submitted) == back && broken == 0 && is_every_call_told ? 0 : 1;
 }

@@ -46,6 +46,11 @@ tw_status account_make(struct paper *paper, const char *follower_id, struct acco
     account->book.line.next_ticket = 1001;
     pthread_mutex_init(&account->lock, NULL);
     pthread_cond_init(&account->told, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&account->let_go, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (account->faults_text == NULL || account->latency_text == NULL) {
         account_free(account);
         return TW_NO_MEMORY;
@@ -66,6 +71,7 @@ void account_free(struct account *account)
     free(account->latency_text);
     book_clear(&account->book);
     pthread_cond_destroy(&account->told);
+    pthread_cond_destroy(&account->let_go);
     pthread_mutex_destroy(&account->lock);
     free(account);
 }
@@ -102,6 +108,8 @@ tw_status account_faults_restore(struct account *account, const char *text, stru
     }
     faults_clear(&account->faults);
     account->faults = faults;
+    account->faults_set++;
+    pthread_cond_broadcast(&account->let_go);
     return TW_OK;
 }
 

@@ -61,6 +61,10 @@ struct account {
     bool account_news, is_telling;
     pthread_cond_t told;
 
+    /* Calls that hang wait here; guarded by lock. */
+    pthread_cond_t let_go;
+    uint32_t faults_set; /* rises when they are set anew: what hangs comes back */
+
     struct tw_timer timer;     /* set under lock: the next expiry or reconnect */
     int64_t timer_due_mono_ns; /* INT64_MAX = not set */
     bool was_timer_set;

@@ -2,6 +2,8 @@
 #include "latency.h"
 #include "text.h"
 
+#include <tradewake/base/clock.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +30,7 @@ static const struct {
     [FAULT_PARTIAL] = {"partial", false},
     [FAULT_DELAY] = {"delay", true},
     [FAULT_HANG] = {"hang", true},
+    [FAULT_HANG_EXECUTED] = {"hang_executed", false},
     [FAULT_TIMEOUT_EXECUTED] = {"timeout_executed", true},
     [FAULT_TIMEOUT_LOST] = {"timeout_lost", true},
     [FAULT_DROP_REPLY] = {"drop_reply", true},
@@ -62,7 +65,7 @@ static bool which_parse(struct span span, struct fault_rule *rule)
     return span_number(span, UINT64_MAX, &rule->nth) && rule->nth > 0;
 }
 
-/* "busy", "partial:0.06", "delay:3s" */
+/* "busy", "partial:0.06", "delay:3s", "hang" */
 static bool fault_parse(struct span span, struct fault *fault)
 {
     struct span name = {0}, value = {0}, more;
@@ -76,7 +79,11 @@ static bool fault_parse(struct span span, struct fault *fault)
         fault->kind = (enum fault_kind)kind;
         if (kind == FAULT_PARTIAL)
             return has_value && decimal_parse(value, &fault->value) && fault->value > 0;
-        if (kind == FAULT_DELAY)
+        if (!has_value && (kind == FAULT_HANG || kind == FAULT_HANG_EXECUTED)) {
+            fault->value = HANG_NS;
+            return true;
+        }
+        if (kind == FAULT_DELAY || kind == FAULT_HANG || kind == FAULT_HANG_EXECUTED)
             return has_value && span_duration(value, &fault->value);
         return !has_value;
     }

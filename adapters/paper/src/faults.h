@@ -39,6 +39,7 @@ enum fault_kind {
     FAULT_PARTIAL,
     FAULT_DELAY,
     FAULT_HANG,
+    FAULT_HANG_EXECUTED,
     FAULT_TIMEOUT_EXECUTED,
     FAULT_TIMEOUT_LOST,
     FAULT_DROP_REPLY,
@@ -48,7 +49,7 @@ enum fault_kind {
 
 struct fault {
     enum fault_kind kind;
-    int64_t value; /* partial: the volume (decimal); delay: ns */
+    int64_t value; /* partial: the volume (decimal); delay: ns; hang: ns past the time-out */
 };
 
 struct fault_rule {
@@ -57,6 +58,9 @@ struct fault_rule {
     tw_decimal share; /* of one; 0 = not by chance */
     struct fault fault;
 };
+
+/* So long past its time-out does a call keep its thread that hangs, unless it says. */
+#define HANG_NS (3 * TW_NS_PER_S)
 
 /* A list from the heap, shared by nobody. {0} = no faults. */
 struct faults {

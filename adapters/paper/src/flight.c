@@ -21,6 +21,8 @@ struct flight {
     int64_t due_mono_ns; /* of the next step */
     int64_t middle_mono_ns, limit_mono_ns;
     int64_t answer_mono_ns; /* INT64_MAX: no answer is on its way */
+    int64_t hang_mono_ns;   /* it keeps its thread until then, past its time-out; 0 = it does not */
+    uint32_t hang_faults;   /* account.faults_set when it began to */
 };
 
 static const enum fault_op fault_op_of[] = {
@@ -174,6 +176,10 @@ static void arrive_locked(struct account *account, struct flight *flight)
     }
     if (fault == FAULT_TIMEOUT_LOST)
         return;
+    if (fault == FAULT_HANG || fault == FAULT_HANG_EXECUTED) {
+        flight->hang_mono_ns = flight->limit_mono_ns + flight->fault.value;
+        flight->hang_faults = account->faults_set;
+    }
     if (fault == FAULT_HANG) {
         if (flight->kind == FLIGHT_EXECUTE)
             swallow(account);
@@ -189,7 +195,7 @@ static void arrive_locked(struct account *account, struct flight *flight)
         flight->call->ack = (struct tw_ack){.remaining_volume = TW_DECIMAL_UNSET};
         broker_refuse(&flight->call->ack, REFUSED_OTHER);
     }
-    if (fault == FAULT_TIMEOUT_EXECUTED)
+    if (fault == FAULT_TIMEOUT_EXECUTED || fault == FAULT_HANG_EXECUTED)
         return;
     flight->answer_mono_ns = answer_mono_ns;
     flight->due_mono_ns = earlier(answer_mono_ns, flight->limit_mono_ns);
@@ -246,6 +252,23 @@ static void sleep_until(int64_t mono_ns)
     }
 }
 
+/* As a library does that does not mind its time-out. What it brings at last is true. */
+static void hang(struct flight *flight)
+{
+    struct account *account = flight->session->account;
+    const struct timespec until = {.tv_sec = flight->hang_mono_ns / TW_NS_PER_S,
+                                   .tv_nsec = flight->hang_mono_ns % TW_NS_PER_S};
+    int failed = 0;
+    pthread_mutex_lock(&account->lock);
+    while (account->faults_set == flight->hang_faults && failed == 0)
+        failed = pthread_cond_timedwait(&account->let_go, &account->lock, &until);
+    pthread_mutex_unlock(&account->lock);
+    if (flight->fault.kind == FAULT_HANG_EXECUTED)
+        land(flight);
+    else
+        land_ambiguous(flight, TRADEWAKE__V1__REASON__REASON_TIMEOUT);
+}
+
 static void fly_blocking(struct session *session, struct tw_adapter_call *call,
                          enum flight_kind kind)
 {
@@ -258,6 +281,8 @@ static void fly_blocking(struct session *session, struct tw_adapter_call *call,
             now = tw_mono_ns();
         }
         step(&flight, now);
+        if (flight.hang_mono_ns != 0 && flight.stage != STAGE_LANDED)
+            hang(&flight);
     }
 }
 

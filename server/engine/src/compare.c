@@ -170,12 +170,17 @@ static bool compare(struct tw_slot *slot, const struct tw_snapshot *snapshot, st
     return true;
 }
 
-static void question_end(struct question *question)
+static void question_free(struct question *question)
 {
-    struct tw_comparison *comparison = question->comparison;
     tw_snapshot_clear(&question->snapshot);
     slot_release(question->slot);
     free(question);
+}
+
+static void question_end(struct question *question)
+{
+    struct tw_comparison *comparison = question->comparison;
+    question_free(question);
     if (comparison != NULL)
         comparison->done(comparison);
 }
@@ -389,6 +394,14 @@ static void mend_answer(struct question *question)
     question_end(question);
 }
 
+static void refuse_unreached(struct question *question)
+{
+    struct tw_comparison *comparison = question->comparison;
+    comparison->refusal.retry_after_ns = TW_NS_PER_S;
+    tw_refuse(&comparison->refusal, REFUSAL(BROKER_UNAVAILABLE), "follower_id",
+              "the broker of \"%s\" cannot be asked now", question->slot->id);
+}
+
 static void answer(struct question *question)
 {
     struct tw_comparison *comparison = question->comparison;
@@ -404,9 +417,7 @@ static void answer(struct question *question)
         if (!ok)
             tw_refuse(&comparison->refusal, REFUSAL(OVERLOADED), NULL, "no memory for the answer");
     } else {
-        comparison->refusal.retry_after_ns = TW_NS_PER_S;
-        tw_refuse(&comparison->refusal, REFUSAL(BROKER_UNAVAILABLE), "follower_id",
-                  "the broker of \"%s\" cannot be asked now", slot->id);
+        refuse_unreached(question);
     }
     tw_job_finish(&question->job, TW_JOB_DONE);
     question_end(question);
@@ -417,6 +428,38 @@ static void on_done(struct tw_adapter_call *call)
     answer(container_of(call, struct question, call));
 }
 
+/* A lost question is answered by nobody: what it read is too old by now. */
+static void lost_end(struct question *question)
+{
+    struct tw_slot *slot = question->slot;
+    if (question->is_ours) {
+        pthread_mutex_lock(&slot->mutex);
+        slot->is_comparing = false;
+        pthread_mutex_unlock(&slot->mutex);
+    }
+    breaker_lost_back(slot);
+    tw_lane_lost_call_end(slot->lane);
+    question_free(question);
+}
+
+/* False: it was lost. */
+static bool ask_and_wait(struct question *question)
+{
+    struct tw_slot *slot = question->slot;
+    bool is_probe;
+    if (!breaker_admits(slot, &is_probe))
+        return true; /* unasked: as if it could not be reached */
+    tw_job_call_begin(&question->job, question->call.deadline_mono_ns + CALL_LOST_AFTER_NS);
+    slot->ops->snapshot(slot->session, &question->call);
+    if (!tw_job_call_end(&question->job)) {
+        lost_end(question);
+        return false;
+    }
+    if (is_probe)
+        breaker_probe_back(slot);
+    return true;
+}
+
 static void run(struct tw_job *job)
 {
     struct question *question = (struct question *)job;
@@ -425,9 +468,24 @@ static void run(struct tw_job *job)
     question->answers = slot->answers;
     pthread_mutex_unlock(&slot->mutex);
     question->call.deadline_mono_ns = tw_mono_ns() + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
-    slot->ops->snapshot(slot->session, &question->call);
-    if (slot->caps.blocking)
+    if (!slot->caps.blocking)
+        slot->ops->snapshot(slot->session, &question->call);
+    else if (ask_and_wait(question))
         answer(question);
+}
+
+/* The broker has not answered, and its thread is still in there: the question stays for it, and so does
+ * the mark that one is asked. Thread: watch. */
+static void lost(struct tw_job *job)
+{
+    struct question *question = (struct question *)job;
+    struct tw_comparison *comparison = question->comparison;
+    breaker_lost(question->slot);
+    if (comparison != NULL)
+        refuse_unreached(question);
+    tw_job_finish(job, TW_JOB_DONE);
+    if (comparison != NULL)
+        comparison->done(comparison);
 }
 
 static void cancelled(struct tw_job *job)
@@ -445,6 +503,7 @@ static void ask(struct question *question, struct tw_slot *slot)
     question->call.done = on_done;
     question->job.run = run;
     question->job.cancelled = cancelled;
+    question->job.lost = lost;
     question->job.lane = slot->lane;
     question->job.job_class = TW_JOB_POLL;
     struct tw_job *job = &question->job;

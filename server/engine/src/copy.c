@@ -16,6 +16,14 @@ struct flight {
     struct tw_adapter_call call; /* first */
     struct tw_copy *copy;
     enum copy_phase phase;
+    uint32_t number; /* of the order call: copy->calls when it was made */
+    bool is_probe;   /* the one call that a broker whose calls do not come back may have */
+};
+
+/* What a lost call brought in the end, until its copy takes it up; from the heap. */
+struct late_answer {
+    struct tw_order order;
+    struct tw_ack ack;
 };
 
 struct wake_up {
@@ -359,7 +367,7 @@ static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
 
 /* ---- The gate: whether this order may go, now. Under the slot's mutex. ---- */
 
-enum gate { GATE_PASS, GATE_END, GATE_PARK };
+enum gate { GATE_PASS, GATE_END, GATE_PARK, GATE_WAIT /* as before: nobody needs to be told */ };
 
 static enum gate end(struct tw_copy *copy, copy_state state, tw_reason reason)
 {
@@ -457,6 +465,8 @@ static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t
     }
     if (copy->expires_wall_ns != 0 && now_wall_ns >= copy->expires_wall_ns)
         return end(copy, STATE(EXPIRED), REASON(INVALID_EXPIRY));
+    if (slot->caps.blocking && breaker_is_open(slot))
+        return end(copy, copy->calls > 0 ? STATE(REJECTED) : STATE(SKIPPED), REASON(BREAKER_OPEN));
     if (!slot->is_connected)
         return park(copy, REASON(NO_CONNECTION));
     if (copy->calls == 0) {
@@ -716,6 +726,21 @@ static void note_start(struct tw_copy *copy, int64_t now_mono_ns)
     copy->threads_created = late > UINT16_MAX ? UINT16_MAX : (uint32_t)late;
 }
 
+/* How long what waits for a broker whose calls do not come back is left alone. */
+#define BREAKER_POLL_NS TW_NS_PER_S
+
+/* The breaker's word, last of all: who is let through as the probe has to call. */
+static enum gate gate_breaker(struct tw_copy *copy, struct flight *flight)
+{
+    struct tw_slot *slot = slot_of(copy);
+    if (!slot->caps.blocking || breaker_admits(slot, &flight->is_probe))
+        return GATE_PASS;
+    copy->wake_mono_ns = tw_mono_ns() + BREAKER_POLL_NS;
+    if (flight->phase == PHASE_LOOKUP || copy->reason == REASON(BREAKER_OPEN))
+        return GATE_WAIT;
+    return park(copy, REASON(BREAKER_OPEN));
+}
+
 /* Fills in the flight's order, or says what happened instead. Takes the slot's mutex. */
 static enum gate take_off(struct tw_copy *copy, struct flight *flight)
 {
@@ -723,6 +748,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     struct tw_order *order = &flight->call.order;
     flight->copy = copy;
     flight->phase = (enum copy_phase)copy->phase;
+    flight->is_probe = false;
     flight->call.ack = (struct tw_ack){0};
     flight->call.snapshot = NULL;
     memset(order, 0, sizeof *order);
@@ -739,6 +765,8 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
         gate = gate_by_op(copy, order, now_wall_ns);
     else
         order->op = (enum tw_order_op)copy->last_op;
+    if (gate == GATE_PASS)
+        gate = gate_breaker(copy, flight);
     if (gate == GATE_PASS) {
         if (copy->order_leg == 0 && copy->id_attempt == 0 && !copy->has_id) {
             memcpy(copy->id, order->client_order_id, sizeof copy->id);
@@ -750,7 +778,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
         if (flight->phase == PHASE_CALL) {
             copy->state = STATE(SENT);
             copy->reason = copy->is_protecting ? REASON(UNPROTECTED) : REASON(UNSPECIFIED);
-            copy->calls++;
+            flight->number = ++copy->calls;
             copy->last_op = (uint8_t)order->op;
             copy->leg_ids[copy->order_leg] = copy->id_attempt + 1;
             copy->lookups = copy->absences = 0;
@@ -782,6 +810,8 @@ static void on_wake_up(struct tw_timer *timer)
 
 static void wake_at(struct tw_copy *copy, int64_t due_mono_ns)
 {
+    if (atomic_load_explicit(&copy->record->engine->is_stopping, memory_order_acquire))
+        return; /* the next start goes on with it */
     struct wake_up *wake = calloc(1, sizeof *wake);
     if (wake == NULL) { /* too early is harmless, never is not */
         (void)tw_job_unpark(&copy->job);
@@ -1028,7 +1058,8 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
         .absences = copy->absences,
         .is_position_closed = copy->leg->is_close_planned,
         .window_left_ns = copy->window_end_wall_ns - tw_wall_ns(),
-        .call_deadline_mono_ns = copy->call_deadline_mono_ns,
+        /* While a call is still out nothing proves that it did not execute. */
+        .call_deadline_mono_ns = copy->lost_calls > 0 ? now_mono_ns : copy->call_deadline_mono_ns,
         .settle_ns = (int64_t)slot->caps.settle_ms * TW_NS_PER_MS,
         .not_found_is_final = slot->caps.not_found_is_final,
     };
@@ -1186,7 +1217,7 @@ static void land(struct flight *flight)
     bool is_first = flight->phase == PHASE_CALL && copy->answered_ns == 0;
     if (is_first)
         copy->answered_ns = (uint64_t)(now_mono_ns - record->received_mono_ns);
-    if (flight->phase == PHASE_CALL) {
+    if (flight->phase == PHASE_CALL && copy->is_call_out) {
         copy->is_call_out = false;
         copy->subscription->calls_out--;
     }
@@ -1196,6 +1227,8 @@ static void land(struct flight *flight)
     struct tw_verdict verdict = judge(copy, flight, now_mono_ns);
     apply(copy, flight);
     follow(copy, flight, &verdict);
+    if (verdict.next == TW_NEXT_LOOKUP && copy->late != NULL)
+        verdict.at_mono_ns = now_mono_ns; /* no need to ask: it has come by itself */
     pthread_mutex_unlock(&slot->mutex);
 
     if (is_first)
@@ -1230,7 +1263,8 @@ static void end_on_ground(struct tw_copy *copy, enum gate gate)
         tw_job_finish(&copy->job, TW_JOB_PARK);
         wait_in_slot(copy);
     }
-    copy_announce(copy);
+    if (gate != GATE_WAIT)
+        copy_announce(copy);
     if (gate == GATE_END)
         tw_record_release(record);
     tw_record_release(record);
@@ -1251,11 +1285,113 @@ static void stamp_call(struct tw_copy *copy, struct flight *flight)
     pthread_mutex_unlock(&slot->mutex);
 }
 
+/* ---- Calls that do not come back ---- */
+
+/* The call is past its deadline and some: from here on it is a call whose outcome is unknown, like one that
+ * timed out; its flight, on its thread's stack, holds the record until it is back. Thread: watch. */
+static void lost(struct tw_job *job)
+{
+    struct tw_copy *copy = (struct tw_copy *)job;
+    struct tw_slot *slot = slot_of(copy);
+    tw_record_hold(copy->record);
+    breaker_lost(slot);
+    pthread_mutex_lock(&slot->mutex);
+    struct flight flight = {.copy = copy, .phase = (enum copy_phase)copy->phase};
+    flight.call.order.op = (enum tw_order_op)copy->last_op;
+    flight.call.ack = (struct tw_ack){.outcome = TW_OUTCOME_AMBIGUOUS, .reason = REASON(TIMEOUT),
+                                      .remaining_volume = TW_DECIMAL_UNSET};
+    copy->lost_calls = (uint8_t)(copy->lost_calls + (flight.phase == PHASE_CALL));
+    pthread_mutex_unlock(&slot->mutex);
+    land(&flight);
+}
+
+static bool is_certain(const struct tw_ack *ack)
+{
+    return ack->outcome != TW_OUTCOME_AMBIGUOUS && ack->outcome != TW_OUTCOME_ACCEPTED;
+}
+
+/* Under the slot's mutex. What it brought decides when nothing has been decided since; else the broker is
+ * asked for all it holds, and whatever does not fit comes to light. Returns what is not needed. */
+static struct late_answer *late_keep(struct tw_copy *copy, const struct flight *flight,
+                                     struct late_answer *late)
+{
+    struct tw_slot *slot = slot_of(copy);
+    copy->lost_calls--;
+    slot->answers++;
+    bool is_open = !copy_is_over(copy) && copy->phase == PHASE_LOOKUP && copy->calls == flight->number;
+    if (!is_open) {
+        slot->compared_mono_ns = 0;
+        return late;
+    }
+    copy->call_deadline_mono_ns = tw_mono_ns(); /* until now it may have executed */
+    copy->absences = 0;
+    if (late == NULL || copy->late != NULL)
+        return late;
+    *late = (struct late_answer){flight->call.order, flight->call.ack};
+    copy->late = late;
+    return NULL;
+}
+
+/* The lost call is back: what it brought is evidence. Not to be acted on here, the job is not ours: its next
+ * run takes it up. */
+static void come_back(struct flight *flight)
+{
+    struct tw_copy *copy = flight->copy;
+    struct tw_record *record = copy->record;
+    struct tw_slot *slot = slot_of(copy);
+    if (flight->phase == PHASE_CALL) {
+        struct late_answer *late = is_certain(&flight->call.ack) ? malloc(sizeof *late) : NULL;
+        pthread_mutex_lock(&slot->mutex);
+        late = late_keep(copy, flight, late);
+        pthread_mutex_unlock(&slot->mutex);
+        free(late);
+    }
+    (void)tw_job_unpark(&copy->job);
+    breaker_lost_back(slot);
+    tw_lane_lost_call_end(slot->lane);
+    tw_record_release(record);
+}
+
+/* True: the flight is one that has landed already. */
+static bool late_take(struct tw_copy *copy, struct flight *flight)
+{
+    struct tw_slot *slot = slot_of(copy);
+    pthread_mutex_lock(&slot->mutex);
+    struct late_answer *late = copy->late;
+    copy->late = NULL;
+    pthread_mutex_unlock(&slot->mutex);
+    if (late == NULL)
+        return false;
+    *flight = (struct flight){.copy = copy, .phase = PHASE_CALL, .call = {.order = late->order, .ack = late->ack}};
+    free(late);
+    return true;
+}
+
+/* A worker waits for the answer. False: it was lost. */
+static bool call_and_wait(struct flight *flight, void (*call)(void *session, struct tw_adapter_call *call))
+{
+    struct tw_slot *slot = slot_of(flight->copy);
+    struct tw_job *job = &flight->copy->job;
+    tw_job_call_begin(job, flight->call.deadline_mono_ns + CALL_LOST_AFTER_NS);
+    call(slot->session, &flight->call);
+    if (!tw_job_call_end(job)) {
+        come_back(flight);
+        return false;
+    }
+    if (flight->is_probe)
+        breaker_probe_back(slot);
+    return true;
+}
+
 static void run(struct tw_job *job)
 {
     struct tw_copy *copy = (struct tw_copy *)job;
     struct tw_slot *slot = slot_of(copy);
     struct flight local, *flight = &local;
+    if (copy->phase == PHASE_LOOKUP && slot->caps.blocking && late_take(copy, flight)) {
+        land(flight);
+        return;
+    }
     if (!slot->caps.blocking) {
         flight = malloc(sizeof *flight);
         if (flight == NULL) { /* nothing was sent: wait a little, like a busy broker */
@@ -1273,14 +1409,16 @@ static void run(struct tw_job *job)
         end_on_ground(copy, gate);
         return;
     }
+    void (*call)(void *session, struct tw_adapter_call *call) = slot->ops->execute;
     if (flight->phase == PHASE_LOOKUP) {
         flight->call.deadline_mono_ns = tw_mono_ns() + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
-        slot->ops->lookup(slot->session, &flight->call);
+        call = slot->ops->lookup;
     } else {
         stamp_call(copy, flight);
-        slot->ops->execute(slot->session, &flight->call);
     }
-    if (slot->caps.blocking)
+    if (!slot->caps.blocking)
+        call(slot->session, &flight->call);
+    else if (call_and_wait(flight, call))
         land(flight);
 }
 
@@ -1322,6 +1460,7 @@ void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscri
     copy->window_end_wall_ns = INT64_MAX;
     copy->job.run = run;
     copy->job.cancelled = cancelled;
+    copy->job.lost = lost;
     copy->job.lane = subscription->slot->lane;
     copy->job.job_class = TW_JOB_NORMAL;
 }

@@ -21,6 +21,7 @@ static void on_sweep(struct tw_timer *timer)
 {
     struct tw_engine *engine = container_of(timer, struct tw_engine, sweep);
     fleet_sweep(engine);
+    breakers_tell(engine);
     if (!atomic_load(&engine->is_stopping))
         tw_timer_set(engine->reactor, timer, tw_mono_ns() + SWEEP_NS);
 }
@@ -36,13 +37,17 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     atomic_init(&engine->sampler, options->sampler);
     engine->adapters = options->adapters;
     engine->n_adapters = options->n_adapters;
+    engine->breakers = calloc(options->n_adapters + 1, sizeof *engine->breakers);
+    engine->threads_lost_max =
+        options->threads_lost_max != 0 ? options->threads_lost_max : TW_THREADS_LOST_MAX_DEFAULT;
     engine->copies_remembered = options->copies_remembered;
     atomic_init(&engine->next_position, 1);
     atomic_init(&engine->next_leg, 1); /* 0 = no leg, and as a key: no order asked for */
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
     pthread_mutex_init(&engine->history.mutex, NULL);
-    bool has_memory = forgotten_init(engine, options->events_remembered, options->events_kept_ns);
+    bool has_memory = forgotten_init(engine, options->events_remembered, options->events_kept_ns) &&
+                      engine->breakers != NULL;
 
     pthread_mutex_init(&engine->journal.index_mutex, NULL);
     pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
@@ -85,6 +90,14 @@ void tw_engine_quiet(struct tw_engine *engine)
     atomic_store(&engine->is_quiet, true);
 }
 
+void tw_engine_abandon(struct tw_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    changes_stop(engine);
+    tw_journal_close(engine->log);
+}
+
 void tw_engine_stop(struct tw_engine *engine)
 {
     if (engine == NULL)
@@ -113,6 +126,7 @@ void tw_engine_stop(struct tw_engine *engine)
         engine->retired_subscriptions = next;
     }
     forgotten_clear(engine);
+    free(engine->breakers);
     tw_journal_close(engine->log);
     pthread_mutex_destroy(&engine->journal.index_mutex);
     pthread_mutex_destroy(&engine->journal.feeds_mutex);

@@ -333,6 +333,7 @@ struct tw_slot *slot_new(struct tw_engine *engine, const Tradewake__V1__Follower
         return NULL;
     slot->engine = engine;
     slot->ops = adapter->ops;
+    slot->breaker = &engine->breakers[adapter - engine->adapters];
     slot->number = number;
     snprintf(slot->id, sizeof slot->id, "%s", message->follower_id);
     atomic_init(&slot->refs, 1);

@@ -33,6 +33,16 @@
 typedef Tradewake__V1__CopyState copy_state;
 typedef Tradewake__V1__CopyAction copy_action;
 
+/* ---- An adapter whose calls do not come back: breaker.c ---- */
+
+struct breaker {
+    atomic_uint lost;         /* calls past their deadline that are still out */
+    atomic_bool is_probe_out; /* the one call that is let through meanwhile */
+    atomic_bool is_alive;     /* something has come back since the last one was lost */
+    atomic_uint back;         /* so many have come back since the start */
+    uint32_t lost_told, back_told; /* the sweep's */
+};
+
 /* ---- A follower, alive ---- */
 
 struct tw_slot {
@@ -43,6 +53,7 @@ struct tw_slot {
     const struct tw_adapter_ops *ops;
     void *session;
     struct tw_capabilities caps;
+    struct breaker *breaker; /* of its adapter */
     struct tw_lane *lane;
 
     atomic_uint refs;
@@ -268,6 +279,8 @@ struct tw_copy {
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
     uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
+    uint8_t lost_calls;   /* order calls that are past their deadline and still out */
+    struct late_answer *late; /* what such a call brought; taken up by the next run */
     uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
     bool is_full_close, reduces_risk;
     bool is_applied;     /* in leg->applied */
@@ -331,7 +344,9 @@ struct tw_engine {
     struct tw_reactor *reactor;
     struct tw_sampler *_Atomic sampler; /* NULL until telemetry has started; what was on its way may be earlier */
     const struct tw_engine_adapter *adapters;
+    struct breaker *breakers; /* of each */
     size_t n_adapters;
+    uint32_t threads_lost_max;
     uint32_t copies_remembered;
     char instance_id[17], journal_id[17];
     struct tw_journal *log;      /* NULL = nothing is kept */
@@ -411,6 +426,19 @@ ProtobufCMessage *message_copy(const ProtobufCMessage *message, struct tw_arena 
 char *arena_print(struct tw_arena *arena, const char *format, ...) TW_PRINTF(2, 3);
 Google__Protobuf__Timestamp *arena_time(struct tw_arena *arena, int64_t wall_ns);
 char *arena_decimal(struct tw_arena *arena, tw_decimal value);
+
+/* breaker.c. For slots whose calls block. */
+bool breaker_is_open(const struct tw_slot *slot);
+bool breaker_skips_opens(const struct tw_slot *slot); /* its adapter's is open, or its own probe is lost */
+/* False: not now. *ret_is_probe: tell breaker_probe_back() when the call has come back in time. */
+bool breaker_admits(struct tw_slot *slot, bool *ret_is_probe);
+void breaker_probe_back(struct tw_slot *slot);
+void breaker_lost(struct tw_slot *slot);      /* Thread: watch. */
+void breaker_lost_back(struct tw_slot *slot); /* Thread: the worker whose call it was. */
+void breakers_tell(struct tw_engine *engine);
+
+/* When a call counts as lost: it was to be answered by its deadline. */
+#define CALL_LOST_AFTER_NS TW_NS_PER_S
 
 /* fleet.c */
 void slot_hold(struct tw_slot *slot);

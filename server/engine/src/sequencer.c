@@ -294,6 +294,7 @@ void view_fill(const struct tw_master *master, const struct tw_subscription *sub
         .is_halted = subscription_is_halted(subscription),
         .is_leaving = subscription->is_leaving || slot->is_deleted,
         .is_stopped_out = slot->stop_out.is_out,
+        .is_breaker_open = slot->caps.blocking && breaker_skips_opens(slot),
         .open_positions = slot->open_positions,
     };
 }

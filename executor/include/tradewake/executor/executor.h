@@ -50,6 +50,9 @@ struct tw_job {
                              a worker, at any later time, from the reactor, on a reactor's lane. */
     tw_job_fn *cancelled; /* Thread: the one in tw_lane_cancel() or tw_executor_stop(); no lock is
                              held. run() was not called since the last submit or unpark and will not be. */
+    tw_job_fn *lost;      /* NULL unless run() uses tw_job_call_begin(). Thread: watch. The call is past its
+                             time. Must lead to exactly one tw_job_finish() before it returns; the job
+                             is not that run's any more. No executor lock is held. */
     struct tw_lane *lane;
     uint64_t key;         /* jobs of one lane and key keep their order; 0 = no order asked for */
     enum tw_job_class job_class;
@@ -78,6 +81,8 @@ struct tw_executor_options {
     bool pinned;            /* workers and leaders to their core; false: anywhere in the affinity mask */
     bool realtime;          /* leaders SCHED_FIFO where the system allows it; refused is not an error */
     uint32_t stack_bytes;   /* 0 = TW_WORKER_STACK_BYTES */
+    uint32_t threads_lost_max; /* lost threads that are replaced, beyond threads_max;
+                                  0 = TW_THREADS_LOST_MAX_DEFAULT */
 };
 
 /* Effective numbers and counters; one consistent reading is not promised between fields. */
@@ -103,11 +108,13 @@ TW_MUST_CHECK tw_status tw_executor_start(const struct tw_executor_options *opti
                                           struct tw_executor **ret_executor, struct tw_error *error);
 
 /* Cancels what waits, lets running jobs finish, joins every thread, frees. NULL is allowed.
+ * Returns how many threads are in a lost call: nobody waits for them, and when such a call comes back its
+ * thread sleeps for ever, inside tw_job_call_end(). What the call itself uses has to stay as it is.
  * Reactor lanes: the caller has stopped their adapters first; their reactor stops after this.
  * Other threads may still call while this runs, as long as they are out before it returns (a job
  * that runs keeps it from returning). Lanes outlive it until tw_lane_free().
  * Thread: main; not from run().  Blocks: as long as the slowest running job. */
-void tw_executor_stop(struct tw_executor *executor);
+uint32_t tw_executor_stop(struct tw_executor *executor);
 
 /* What the machine allows: the smallest of threads_max, RLIMIT_NPROC, pids.max and memory, with the
  * name of the limit that decides ("executor.threads_max", "RLIMIT_NPROC", "cgroup pids.max",
@@ -149,8 +156,24 @@ void tw_executor_submit(struct tw_executor *executor, struct tw_job *const *jobs
 
 /* Ends one run of a job; see tw_job_end. The in-flight count falls and the lane's next job is on its
  * way before this returns: announce the completion afterwards.
- * Thread: worker inside run(), or the reactor. */
+ * Thread: worker inside run(), the reactor, or the watch inside lost(). */
 void tw_job_finish(struct tw_job *job, enum tw_job_end end);
+
+/* Around a call that may never come back, inside run() of a worker's lane. Once lost_mono_ns has passed the job's
+ * lost() is called, the thread counts as lost and, up to a cap, has a successor. A lane with a lost call
+ * is wedged: one job at a time, the probe, until some call of it comes back; when the probe is lost
+ * too, nothing starts until then.
+ *
+ * tw_job_call_end() false: it was lost. The job is somebody else's now: hand over what the call
+ * brought, call tw_lane_lost_call_end(), and return from run() without a tw_job_finish(). A lost
+ * call counts in tw_lane_jobs() until then.
+ * Thread: worker inside run().  Blocks: no (a lost one: while its lost() is at work). */
+void tw_job_call_begin(struct tw_job *job, int64_t lost_mono_ns);
+bool tw_job_call_end(struct tw_job *job);
+void tw_lane_lost_call_end(struct tw_lane *lane);
+
+/* Whether a lost probe keeps everything of the lane waiting. Thread: any. */
+bool tw_lane_is_blocked(const struct tw_lane *lane);
 
 /* Lets a parked job compete again, before all later jobs of its key. Harmless when it is not parked
  * (then it does nothing and says false). Thread: any; the caller knows that the job still exists. */

@@ -40,6 +40,7 @@
 
 /* Executor. */
 #define TW_THREADS_MAX_DEFAULT 4096u
+#define TW_THREADS_LOST_MAX_DEFAULT 64u /* calls that never come back and are replaced: a broker that hangs is not fed for ever */
 #define TW_THREADS_ROUND 128u          /* ready threads are rounded up to a multiple of it */
 #define TW_WORKER_STACK_BYTES (256u * 1024u) /* resident cost is that of 64 KiB; vendor code needs it */
 #define TW_GROUPS_MAX 8u

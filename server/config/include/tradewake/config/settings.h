@@ -52,6 +52,7 @@ struct tw_settings {
     enum tw_log_format log_format;
     uint32_t executor_threads; /* ready at start; 0 = what the fleet needs */
     uint32_t executor_threads_max;
+    uint32_t executor_threads_lost_max; /* in calls that do not come back; then the breaker opens */
     uint32_t executor_groups; /* 0 = one per usable core */
     bool executor_pinned;
     enum tw_realtime executor_realtime;

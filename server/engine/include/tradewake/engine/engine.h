@@ -46,6 +46,7 @@ struct tw_engine_options {
         void *adapter;
     } const *adapters;
     size_t n_adapters;
+    uint32_t threads_lost_max; /* of an adapter, then its breaker opens; 0 = TW_THREADS_LOST_MAX_DEFAULT */
     uint32_t copies_remembered;
     uint32_t events_remembered; /* ids of events whose copies are forgotten: at most so many, at least 1, */
     int64_t events_kept_ns;     /* and for so long */
@@ -69,6 +70,10 @@ void tw_engine_quiet(struct tw_engine *engine);
 
 /* Closes the sessions and frees. No call comes in any more; executor and reactor have been stopped. */
 void tw_engine_stop(struct tw_engine *engine);
+
+/* The same when calls are lost and still out: the log is closed, everything that they may touch stays.
+ * The process has to end. */
+void tw_engine_abandon(struct tw_engine *engine);
 
 void tw_engine_sampler_set(struct tw_engine *engine, struct tw_sampler *sampler);
 const struct tw_sample_subject_ops *tw_engine_subject_ops(void);
