@@ -287,8 +287,15 @@ static tw_status wire_open(struct server *server, struct tw_error *error)
     };
     const struct tw_settings *settings = server->settings;
     const struct tw_wire_method *methods = methods_of(settings);
+    const struct tw_wire_server_tls tls = {
+        .certificate = settings->tls_certificate,
+        .key = settings->tls_key,
+        .client_ca = settings->tls_client_ca,
+        .wants_certificate = settings->tls_client_certificate == TW_CLIENT_CERTIFICATE_REQUIRED,
+    };
     const struct tw_wire_options options = {
         .listen = settings->listen,
+        .tls = tls.certificate[0] != '\0' ? &tls : NULL,
         .rpc_threads = settings->rpc_threads,
         .streams_per_peer_max = settings->metrics_streams_per_peer,
     };
@@ -322,6 +329,9 @@ static void log_start(const struct server *server)
         tw_log(TW_LOG_WARN, "journal.unsafe", "journal=%s loses=%s do=\"for measuring only: never with real orders\"",
                settings->journal == TW_JOURNAL_OFF ? "off" : "nosync",
                settings->journal == TW_JOURNAL_OFF ? "everything, at every stop" : "events, at a power cut");
+    if (settings->tls_certificate[0] == '\0' && !tw_settings_is_local(settings->listen))
+        tw_log(TW_LOG_WARN, "listen.plain_text", "listen=%s do=\"tls.certificate and tls.key: others can read and send\"",
+               settings->listen);
     char listen[TW_VALUE_TEXT_BYTES + 16];
     const char *colon = strrchr(settings->listen, ':');
     if (strncmp(settings->listen, "unix:", 5) == 0 || colon == NULL)
@@ -433,6 +443,59 @@ static tw_status server_open(struct server *server, struct tw_error *error)
     return status;
 }
 
+/* ---- While it runs ---- */
+
+/* What tells a file from the one that was there before, also where a link was turned to another. */
+struct stamp {
+    ino_t inode;
+    off_t size;
+    struct timespec changed;
+};
+enum { STAMPED_FILES = 3 };
+
+static void stamps_take(const struct tw_settings *settings, struct stamp ret[STAMPED_FILES])
+{
+    const char *const paths[STAMPED_FILES] = {settings->tls_certificate, settings->tls_key, settings->tls_client_ca};
+    struct stat found;
+    memset(ret, 0, STAMPED_FILES * sizeof *ret);
+    for (size_t i = 0; i < STAMPED_FILES; i++)
+        if (paths[i][0] != '\0' && stat(paths[i], &found) == 0) {
+            ret[i].inode = found.st_ino;
+            ret[i].size = found.st_size;
+            ret[i].changed = found.st_mtim;
+        }
+}
+
+static void reload(struct server *server)
+{
+    struct tw_error error = {{0}};
+    if (server->settings->tls_certificate[0] == '\0')
+        tw_log(TW_LOG_INFO, "server.reloaded", "reads=nothing");
+    else if (tw_wire_server_tls_reload(server->wire, &error) == TW_OK)
+        tw_log(TW_LOG_INFO, "server.reloaded", "certificate=%s", server->settings->tls_certificate);
+    else
+        tw_log(TW_LOG_ERROR, "server.reload_failed", "keeps=the_one_before why=\"%s\"", error.text);
+}
+
+/* Until a signal to stop, which it returns. Certificates that were replaced are read again by themselves:
+ * whoever renews them need not know how to tell. Where the new key comes after the new certificate, the pair
+ * that does not fit is refused, and read again when its other half is there. */
+static int run(struct server *server, const sigset_t *signals)
+{
+    static const struct timespec look_again = {5, 0};
+    struct stamp known[STAMPED_FILES], now[STAMPED_FILES];
+    stamps_take(server->settings, known);
+    for (;;) {
+        int number = sigtimedwait(signals, NULL, &look_again);
+        if (number == SIGTERM || number == SIGINT)
+            return number;
+        stamps_take(server->settings, now);
+        if (number == SIGHUP || memcmp(known, now, sizeof now) != 0)
+            reload(server);
+        memcpy(known, now, sizeof now);
+    }
+}
+
 int tw_serve(const struct tw_settings *settings, bool is_dev)
 {
     struct server server = {.settings = settings, .is_dev = is_dev, .state_lock = -1};
@@ -451,13 +514,7 @@ int tw_serve(const struct tw_settings *settings, bool is_dev)
     }
     atomic_store(&server.is_ready, true);
     log_start(&server);
-    int number;
-    do {
-        if (sigwait(&signals, &number) != 0)
-            number = SIGTERM;
-        if (number == SIGHUP)
-            tw_log(TW_LOG_INFO, "server.hangup", "reloads=nothing");
-    } while (number == SIGHUP);
+    int number = run(&server, &signals);
     drain(&server, &signals);
     server_close(&server);
     tw_log(TW_LOG_INFO, "server.stopped", "signal=%d", number);

@@ -279,7 +279,7 @@ int main(int argc, char **argv)
 
     struct tw_wire_client *client;
     struct tw_error error = {0};
-    if (tw_wire_client_open(options.server, &client, &error) != TW_OK) {
+    if (tw_wire_client_open_plain(options.server, &client, &error) != TW_OK) {
         fprintf(stderr, "%s\n", error.text);
         return EXIT_USAGE;
     }

@@ -142,7 +142,7 @@ bool driven_start(bool realtime, struct driven *ret)
     if (ret->pid == 0)
         server_exec(ret, program, realtime);
     struct tw_error error = {0};
-    if (tw_wire_client_open(ret->address, &ret->client, &error) != TW_OK) {
+    if (tw_wire_client_open_plain(ret->address, &ret->client, &error) != TW_OK) {
         fprintf(stderr, "%s\n", error.text);
         return false;
     }

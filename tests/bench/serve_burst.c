@@ -476,7 +476,7 @@ static bool watch_open(struct served *served)
     request.max_delay = &delay;
     tw_arena_init(&arena, BATCH_BYTES_MAX);
     bool is_good =
-        tw_wire_client_open(served->server.address, &served->watcher, &error) == TW_OK &&
+        tw_wire_client_open_plain(served->server.address, &served->watcher, &error) == TW_OK &&
         tw_wire_stream_open(served->watcher, WATCH_OWN_TIME, &request.base, INT64_MAX, &served->samples, &error) ==
             TW_OK &&
         tw_wire_stream_read(served->samples, tw_mono_ns() + SAMPLES_NS_MAX, &arena, &started, NULL, &error) == TW_OK;

@@ -280,7 +280,7 @@ static void *caller_main(void *arg)
     struct tw_error error = {0};
     struct tw_arena arena;
     struct tw_wire_answer ending;
-    if (tw_wire_client_open(caller->address, &client, &error) != TW_OK)
+    if (tw_wire_client_open_plain(caller->address, &client, &error) != TW_OK)
         fail(error.text);
     tw_arena_init(&arena, 1u << 20);
     for (int i = 0; i < caller->calls; i++) {
@@ -308,7 +308,7 @@ static void *watcher_main(void *arg)
     struct tw_error error = {0};
     struct tw_arena arena;
     struct tw_wire_answer ending;
-    if (tw_wire_client_open(caller->address, &client, &error) != TW_OK)
+    if (tw_wire_client_open_plain(caller->address, &client, &error) != TW_OK)
         fail(error.text);
     tw_arena_init(&arena, 1u << 20);
     for (int i = 0; i < caller->calls / 10; i++) {

@@ -149,6 +149,44 @@ Test(config_settings, a_flag_wins_over_the_environment_that_over_the_file_that_o
     cr_expect_str_eq(origin_of("copies.remembered"), "default");
 }
 
+/* What the flags lead to: "" where it starts, else what is said. */
+static const char *said(bool is_dev, const struct tw_setting_flag *flags, size_t n_flags)
+{
+    const struct tw_settings_sources sources = {.is_dev = is_dev, .flags = flags, .n_flags = n_flags};
+    return tw_settings_load(&sources, &settings, &report) == TW_OK ? "" : report.problems[0].text;
+}
+
+Test(config_settings, plain_text_stays_on_this_machine_unless_said_in_words)
+{
+    static const char *const local[] = {"127.0.0.1:1", "127.8.0.1:1", "[::1]:1", "localhost:1", "unix:/run/x.sock"};
+    static const char *const open_to_others[] = {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "127.example:1", "localhost.example:1"};
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        const struct tw_setting_flag flags[] = {{"listen", local[i]}};
+        cr_expect_str_eq(said(false, flags, 1), "", "%s", local[i]);
+    }
+    for (size_t i = 0; i < sizeof open_to_others / sizeof open_to_others[0]; i++) {
+        const struct tw_setting_flag flags[] = {
+            {"listen", open_to_others[i]}, {"tls.insecure", "true"}, {"tls.certificate", "c"}, {"tls.key", "k"}};
+        cr_expect_not_null(strstr(said(false, flags, 1), "others could read and send orders there"), "%s",
+                           open_to_others[i]);
+        cr_expect_str_eq(said(true, flags, 1), "", "dev has no real orders");
+        cr_expect_str_eq(said(false, flags, 2), "");
+        const struct tw_setting_flag with_tls[] = {flags[0], flags[2], flags[3]};
+        cr_expect_str_eq(said(false, with_tls, 3), "");
+    }
+}
+
+Test(config_settings, the_files_of_tls_belong_together)
+{
+    const struct tw_setting_flag certificate[] = {{"tls.certificate", "c.pem"}}, key[] = {{"tls.key", "k.pem"}};
+    const struct tw_setting_flag ca[] = {{"tls.client_ca", "ca.pem"}};
+    cr_expect_str_eq(said(false, certificate, 1),
+                     "tls.certificate is set (flag --tls-certificate), expected tls.key beside it");
+    cr_expect_str_eq(said(false, key, 1), "tls.key is set (flag --tls-key), expected tls.certificate beside it");
+    cr_expect_str_eq(said(false, ca, 1),
+                     "tls.client_ca is set (flag --tls-client-ca), expected tls.certificate and tls.key beside it");
+}
+
 Test(config_settings, dev_has_defaults_of_its_own)
 {
     const struct tw_settings_sources sources = {.is_dev = true};

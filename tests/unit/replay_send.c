@@ -251,7 +251,7 @@ static struct run sent(const int64_t *due_ns, int positions, bool is_in_turn)
     cr_assert_eq(tw_wire_server_start(&options, methods, &run.server, &error), TW_OK, "%s",
                  error.text);
     snprintf(address, sizeof address, "127.0.0.1:%d", tw_wire_server_port(run.server));
-    cr_assert_eq(tw_wire_client_open(address, &run.session.client, &error), TW_OK, "%s",
+    cr_assert_eq(tw_wire_client_open_plain(address, &run.session.client, &error), TW_OK, "%s",
                  error.text);
     run.session.server = address;
     make_history(&run.history, positions, is_in_turn);

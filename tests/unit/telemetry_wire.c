@@ -51,7 +51,7 @@ static void start(void)
     tw_metrics_service_open(telemetry);
     cr_assert_eq(tw_wire_server_start(&wire, methods, &server, &error), TW_OK, "%s", error.text);
     snprintf(address, sizeof address, "127.0.0.1:%d", tw_wire_server_port(server));
-    cr_assert_eq(tw_wire_client_open(address, &client, &error), TW_OK, "%s", error.text);
+    cr_assert_eq(tw_wire_client_open_plain(address, &client, &error), TW_OK, "%s", error.text);
     tw_arena_init(&arena, 16u * 1024u * 1024u);
     subject_init(&copy, "M1", "F1");
 }

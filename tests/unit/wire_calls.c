@@ -478,7 +478,7 @@ Test(wire_calls, a_unix_socket_is_private_and_never_stolen, .timeout = 20)
                                       &second, &error),
                  TW_IO);
     tw_wire_client_close(pair.client);
-    cr_assert_eq(tw_wire_client_open(listen, &pair.client, &error), TW_OK);
+    cr_assert_eq(tw_wire_client_open_plain(listen, &pair.client, &error), TW_OK);
     Tradewake__V1__SubmitEventResponse *response = NULL;
     struct tw_wire_answer answer;
     cr_expect_eq(submit(&pair, "echo", NULL, 5000, &response, &answer), TW_OK);

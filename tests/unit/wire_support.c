@@ -117,6 +117,8 @@ static void submit_on_request(struct tw_call *call, const ProtobufCMessage *requ
         answer_huge(call);
     else if (strcmp(id, "header") == 0)
         answer_id(call, tw_call_metadata(call, "x-request-id"));
+    else if (strcmp(id, "token") == 0)
+        answer_id(call, tw_call_metadata(call, "authorization"));
     else if (strcmp(id, "never") != 0)
         answer_id(call, id);
 }
@@ -329,7 +331,7 @@ void pair_start_with(struct pair *pair, const struct tw_wire_options *options,
     }
     snprintf(pair->address, sizeof pair->address, "127.0.0.1:%d",
              tw_wire_server_port(pair->server));
-    if (tw_wire_client_open(pair->address, &pair->client, &error) != TW_OK)
+    if (tw_wire_client_open_plain(pair->address, &pair->client, &error) != TW_OK)
         abort();
     tw_arena_init(&pair->arena, 16u * 1024u * 1024u);
 }

@@ -38,7 +38,8 @@ extern struct seen seen;
  *   timer    answers from on_timer(), 30 ms on
  *   never    does not answer
  *   huge     answers with 5 MiB
- *   header   answers with the value of the request header "x-test" as event_id
+ *   header   answers with the value of the request header "x-request-id" as event_id
+ *   token    likewise with "authorization"
  * StreamEvents echoes ids, shows refusals, and ends after "end"; on "pause" it reads on 30 ms
  * later. WatchOwnTime's filter.master_id: "count" writes max_batch messages of 1000 bytes and ends;
  * "flood" writes without end and evicts once a write is out for 200 ms; "quiet" writes nothing;

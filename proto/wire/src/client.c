@@ -1,6 +1,7 @@
 #include "core.h"
 #include "details.h"
 #include "message.h"
+#include "tls.h"
 
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
@@ -26,6 +27,8 @@ enum { QUEUES_KEPT = 32 };
 struct tw_wire_client {
     /* Set by open, read-only afterwards: any thread. */
     grpc_channel *channel;
+    grpc_metadata headers[1]; /* of each call */
+    size_t n_headers;
 
     /* Guarded by mutex. */
     pthread_mutex_t mutex;
@@ -78,17 +81,9 @@ static grpc_arg arg_integer(const char *key, int value)
                       .value.integer = value};
 }
 
-tw_status tw_wire_client_open(const char *address, struct tw_wire_client **ret_client,
-                              struct tw_error *error)
+static tw_status channel_new(const struct tw_wire_client_options *options, grpc_channel **ret, struct tw_error *error)
 {
-    if (address[0] == '\0')
-        return tw_error_set(error, TW_INVALID, "the address is empty, expected HOST:PORT");
-    struct tw_wire_client *client = calloc(1, sizeof *client);
-    if (client == NULL)
-        return tw_error_set(error, TW_NO_MEMORY, "no memory for a client");
-    pthread_mutex_init(&client->mutex, NULL);
-    wire_core_init();
-
+    const struct tw_wire_client_tls *tls = options->tls;
     grpc_arg args[] = {
         arg_integer(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),
         arg_integer(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
@@ -97,13 +92,62 @@ tw_status tw_wire_client_open(const char *address, struct tw_wire_client **ret_c
         arg_integer(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
         arg_integer(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
         arg_integer(GRPC_ARG_ENABLE_CHANNELZ, 0),
+        {0}, /* the name expected of the server */
     };
-    grpc_channel_args list = {.num_args = sizeof args / sizeof args[0], .args = args};
-    grpc_channel_credentials *insecure = grpc_insecure_credentials_create();
-    client->channel = grpc_channel_create(address, insecure, &list);
-    grpc_channel_credentials_release(insecure);
+    grpc_channel_args list = {.num_args = sizeof args / sizeof args[0] - 1, .args = args};
+    grpc_channel_credentials *credentials = NULL;
+    if (tls == NULL) {
+        credentials = grpc_insecure_credentials_create();
+    } else {
+        tw_status status = wire_tls_client_credentials(tls, &credentials, error);
+        if (status != TW_OK)
+            return status;
+        if (tls->server_name[0] != '\0')
+            args[list.num_args++] = (grpc_arg){.type = GRPC_ARG_STRING,
+                                               .key = (char *)(uintptr_t)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG,
+                                               .value.string = (char *)(uintptr_t)tls->server_name};
+    }
+    *ret = grpc_channel_create(options->address, credentials, &list);
+    grpc_channel_credentials_release(credentials);
+    return TW_OK;
+}
+
+static void token_set(struct tw_wire_client *client, const char *token)
+{
+    static const char scheme[] = "Bearer ";
+    size_t size = strlen(token);
+    grpc_slice value = grpc_slice_malloc(sizeof scheme - 1 + size);
+    memcpy(GRPC_SLICE_START_PTR(value), scheme, sizeof scheme - 1);
+    memcpy(GRPC_SLICE_START_PTR(value) + sizeof scheme - 1, token, size);
+    client->headers[client->n_headers++] =
+        (grpc_metadata){.key = grpc_slice_from_static_string("authorization"), .value = value};
+}
+
+tw_status tw_wire_client_open(const struct tw_wire_client_options *options, struct tw_wire_client **ret_client,
+                              struct tw_error *error)
+{
+    if (options->address[0] == '\0')
+        return tw_error_set(error, TW_INVALID, "the address is empty, expected HOST:PORT");
+    struct tw_wire_client *client = calloc(1, sizeof *client);
+    if (client == NULL)
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for a client");
+    pthread_mutex_init(&client->mutex, NULL);
+    wire_core_init();
+    tw_status status = channel_new(options, &client->channel, error);
+    if (status != TW_OK) {
+        tw_wire_client_close(client);
+        return status;
+    }
+    if (options->token != NULL)
+        token_set(client, options->token);
     *ret_client = client;
     return TW_OK;
+}
+
+tw_status tw_wire_client_open_plain(const char *address, struct tw_wire_client **ret_client, struct tw_error *error)
+{
+    const struct tw_wire_client_options options = {.address = address};
+    return tw_wire_client_open(&options, ret_client, error);
 }
 
 static void queue_free(grpc_completion_queue *queue)
@@ -118,7 +162,10 @@ void tw_wire_client_close(struct tw_wire_client *client)
         return;
     for (uint32_t i = 0; i < client->n_queues; i++)
         queue_free(client->queues[i]);
-    grpc_channel_destroy(client->channel);
+    if (client->channel != NULL)
+        grpc_channel_destroy(client->channel);
+    for (size_t i = 0; i < client->n_headers; i++)
+        grpc_slice_unref(client->headers[i].value);
     wire_core_exit();
     pthread_mutex_destroy(&client->mutex);
     free(client);
@@ -269,6 +316,14 @@ static grpc_event batch_await(grpc_completion_queue *queue, void *tag, int64_t u
     return grpc_completion_queue_pluck(queue, tag, wire_timespec(until_mono_ns), NULL);
 }
 
+static grpc_op opening_op(struct tw_wire_client *client)
+{
+    return (grpc_op){
+        .op = GRPC_OP_SEND_INITIAL_METADATA,
+        .data.send_initial_metadata = {.count = client->n_headers, .metadata = client->headers},
+    };
+}
+
 /* ---- Unary calls. ---- */
 
 tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
@@ -290,7 +345,7 @@ tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
     grpc_byte_buffer *sent = wire_buffer_pack(request, protobuf_c_message_get_packed_size(request));
     grpc_byte_buffer *received = NULL;
     grpc_op ops[] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA},
+        opening_op(client),
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = sent},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         headers_op(&ending),
@@ -323,7 +378,7 @@ tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
 
 static void opening_send(struct tw_wire_stream *stream, const ProtobufCMessage *request)
 {
-    grpc_op ops[3] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+    grpc_op ops[3] = {opening_op(stream->client)};
     size_t n_ops = 1;
     grpc_byte_buffer *sent = NULL;
     if (request != NULL) {

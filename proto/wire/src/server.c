@@ -252,14 +252,15 @@ static tw_status bind_port(struct tw_wire_server *server, struct tw_error *error
     if (is_unix(listen) && unix_is_taken(listen))
         return tw_error_set(error, TW_IO, "%s is taken: another server listens there", listen);
 
-    grpc_server_credentials *insecure = grpc_insecure_server_credentials_create();
+    grpc_server_credentials *credentials = server->tls != NULL ? wire_tls_server_credentials(server->tls)
+                                                               : grpc_insecure_server_credentials_create();
     mode_t mask = is_unix(listen) ? umask(0177) : 0; /* for the owner alone */
     wire_core_quiet_begin();
-    int port = grpc_server_add_http2_port(server->core, listen, insecure);
+    int port = grpc_server_add_http2_port(server->core, listen, credentials);
     const char *reason = wire_core_quiet_end();
     if (is_unix(listen))
         umask(mask);
-    grpc_server_credentials_release(insecure);
+    grpc_server_credentials_release(credentials);
     if (port == 0)
         return tw_error_set(error, TW_IO, "%s is taken or may not be bound: %s", listen,
                             reason[0] == '\0' ? "no such address here" : reason);
@@ -322,6 +323,7 @@ static void server_free(struct tw_wire_server *server)
         wire_queue_free(server->queues[i]);
     wire_core_exit();
 
+    wire_tls_free(server->tls);
     peers_clear(&server->peers);
     pthread_cond_destroy(&server->changed);
     pthread_mutex_destroy(&server->mutex);
@@ -341,6 +343,7 @@ static struct tw_wire_server *server_new(const struct tw_wire_options *options)
     }
     server->options = *options;
     server->options.listen = listen;
+    server->options.tls = NULL; /* the caller's; ours is server->tls */
     server->streams_per_peer_max = options->streams_per_peer_max == 0
                                        ? TW_STREAMS_PER_PEER_MAX
                                        : options->streams_per_peer_max;
@@ -371,6 +374,8 @@ tw_status tw_wire_server_start(const struct tw_wire_options *options,
         return tw_error_set(error, TW_NO_MEMORY, "no memory for the server");
 
     status = methods_read(server, methods, error);
+    if (status == TW_OK && options->tls != NULL)
+        status = wire_tls_new(options->tls, &server->tls, error);
     if (status != TW_OK)
         goto fail;
     status = queues_new(server, rpc_threads, error);
@@ -399,6 +404,11 @@ fail:
 int tw_wire_server_port(const struct tw_wire_server *server)
 {
     return server->port;
+}
+
+tw_status tw_wire_server_tls_reload(struct tw_wire_server *server, struct tw_error *error)
+{
+    return server->tls != NULL ? wire_tls_reload(server->tls, error) : TW_OK;
 }
 
 void tw_wire_server_drain(struct tw_wire_server *server)

@@ -11,6 +11,7 @@
 #define WIRE_SERVING_H
 
 #include "peers.h"
+#include "tls.h"
 
 #include <tradewake/base/arena.h>
 #include <tradewake/wire/descriptors.h>
@@ -168,6 +169,7 @@ struct tw_wire_server {
     uint32_t n_methods;
     uint32_t buckets[WIRE_METHOD_BUCKETS]; /* index in methods + 1, by hash of the path */
     grpc_server *core;
+    struct wire_tls *tls; /* NULL = plain text */
     struct wire_queue *queues[WIRE_RPC_THREADS_MAX + 1]; /* the last one is the streams' */
     uint32_t n_queues;
     int port;

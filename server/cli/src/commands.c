@@ -288,7 +288,8 @@ static const struct command table[] = {
      .notes = "Master M1 has 30 followers whose broker answers after about 130 ms.",
      .examples = "  tradewake dev\n  tradewake dev --listen 127.0.0.1:50052 --admin off"},
     {.name = "serve", .shared = TAKES_SETTINGS, .run = run_serve, .summary = "Run the server",
-     .examples = "  tradewake serve --config tradewake.yaml\n  tradewake serve --state-dir ./state --listen 0.0.0.0:50051"},
+     .examples = "  tradewake serve --config tradewake.yaml\n  tradewake serve --state-dir ./state\n"
+                 "  tradewake serve --listen 0.0.0.0:50051 --tls-certificate server.pem --tls-key server.key"},
     {.name = "check", .shared = TAKES_SETTINGS, .run = run_check,
      .summary = "Check a configuration and say what is wrong where",
      .examples = "  tradewake check --config tradewake.yaml"},

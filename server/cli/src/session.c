@@ -5,6 +5,7 @@
 #include <tradewake/wire/descriptors.h>
 
 #include <assert.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -93,6 +94,12 @@ int session_error(struct session *session, const char *format, ...)
     return TW_EXIT_FAILED;
 }
 
+static const char *text_or_empty(const struct session *session, const char *flag)
+{
+    const char *text = args_text(&session->args, flag);
+    return text != NULL ? text : "";
+}
+
 int session_failed(struct session *session, tw_status status, const struct tw_wire_answer *answer,
                    const struct tw_error *error)
 {
@@ -105,10 +112,12 @@ int session_failed(struct session *session, tw_status status, const struct tw_wi
         failure.text = answer->refusal.text;
         failure.hint = hint_of(answer->refusal.reason);
     } else if (status == TW_UNREACHABLE) {
+        bool is_tls = text_or_empty(session, "--ca")[0] != '\0';
         failure.text = hint;
-        failure.hint =
-            "start one with `tradewake dev`, or name another with --server or TRADEWAKE_SERVER";
-        snprintf(hint, sizeof hint, "nobody answers at %s", session->server);
+        failure.hint = is_tls ? "is it there, does it speak TLS, and did --ca sign its certificate, for this name?"
+                              : "start one with `tradewake dev`, name another with --server or TRADEWAKE_SERVER, or "
+                                "give --ca where it speaks TLS";
+        snprintf(hint, sizeof hint, "nobody answers at %s%s", session->server, is_tls ? " with TLS" : "");
     } else if (status == TW_TIMEOUT) {
         snprintf(hint, sizeof hint, "wait longer with --timeout; it was %s",
                  args_text(&session->args, "--timeout"));
@@ -119,13 +128,49 @@ int session_failed(struct session *session, tw_status status, const struct tw_wi
 
 /* ---- Calls ---- */
 
+enum { TOKEN_BYTES_MAX = 8 * 1024 };
+
+/* The first line of a file: a token is one word. False: it was told why. */
+static bool token_read(struct session *session, const char *path, char token[TOKEN_BYTES_MAX])
+{
+    FILE *file = fopen(path, "re");
+    bool is_read = file != NULL && fgets(token, TOKEN_BYTES_MAX, file) != NULL;
+    int failed = errno;
+    if (file != NULL)
+        fclose(file);
+    if (!is_read) {
+        session_error(session, "%s cannot be read: %s", path, file != NULL ? "it is empty" : strerror(failed));
+        return false;
+    }
+    token[strcspn(token, " \t\r\n")] = '\0';
+    return true;
+}
+
 int session_connect(struct session *session)
 {
     struct tw_error error = {0};
+    char token[TOKEN_BYTES_MAX];
     if (session->client != NULL)
         return TW_EXIT_DONE;
     session->server = args_text(&session->args, "--server");
-    if (tw_wire_client_open(session->server, &session->client, &error) != TW_OK)
+    const char *token_path = text_or_empty(session, "--token-file");
+    const struct tw_wire_client_tls tls = {
+        .ca = text_or_empty(session, "--ca"),
+        .certificate = text_or_empty(session, "--certificate"),
+        .key = text_or_empty(session, "--key"),
+        .server_name = text_or_empty(session, "--server-name"),
+    };
+    bool is_tls = tls.ca[0] != '\0';
+    if ((tls.certificate[0] != '\0') != (tls.key[0] != '\0') || (!is_tls && tls.certificate[0] != '\0'))
+        return usage_error(session->command, "--certificate, --key and --ca belong together");
+    if (token_path[0] != '\0' && !token_read(session, token_path, token))
+        return TW_EXIT_FAILED;
+    const struct tw_wire_client_options options = {
+        .address = session->server,
+        .tls = is_tls ? &tls : NULL,
+        .token = token_path[0] != '\0' ? token : NULL,
+    };
+    if (tw_wire_client_open(&options, &session->client, &error) != TW_OK)
         return session_error(session, "%s", error.text);
     return TW_EXIT_DONE;
 }

@@ -5,6 +5,7 @@
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +25,16 @@ static const struct tw_setting table[] = {
      "Where /livez, /readyz and /metrics are served over HTTP; off: nowhere."},
     {"state_dir", {.type = TW_VALUE_PATH}, "/var/lib/tradewake", "", FIELD(state_dir), false,
      "The directory of everything that outlives a restart; one server per directory. Empty: nothing is kept."},
+    {"tls.certificate", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_certificate), true,
+     "PEM file with the server's certificate and its chain; read again on SIGHUP, and when it changes."},
+    {"tls.key", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_key), true,
+     "PEM file with the certificate's private key."},
+    {"tls.client_ca", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_client_ca), true,
+     "PEM file with who signs clients' certificates; empty: none is asked for."},
+    {"tls.client_certificate", {.type = TW_VALUE_ENUM, .choices = "required|optional"}, "required", NULL,
+     FIELD(tls_client_certificate), false, "Whether a client without a certificate is let in, with tls.client_ca."},
+    {"tls.insecure", {.type = TW_VALUE_BOOL}, "false", "true", FIELD(tls_insecure), false,
+     "Plain text also where others can read it: not only on loopback or a unix socket."},
     {"journal", {.type = TW_VALUE_ENUM, .choices = "on|nosync|off"}, "on", NULL, FIELD(journal), false,
      "How the journal is kept. For measuring only: nosync loses events at a power cut, off at every stop."},
     {"log.level", {.type = TW_VALUE_ENUM, .choices = "debug|info|warn|error|none"}, "info", NULL,
@@ -76,12 +87,16 @@ static_assert(TABLE_ROWS <= TW_SETTINGS_MAX, "every row has its origin");
 static_assert(sizeof(enum tw_log_level) == sizeof(int) &&
                   sizeof(enum tw_log_format) == sizeof(int) &&
                   sizeof(enum tw_realtime) == sizeof(int) &&
-                  sizeof(enum tw_journal_mode) == sizeof(int),
+                  sizeof(enum tw_journal_mode) == sizeof(int) &&
+                  sizeof(enum tw_client_certificate) == sizeof(int),
               "ENUM rows are stored as int");
 
 /* Variables that are not settings: read by the client commands, or put there by Kubernetes for a
  * service that is called tradewake. */
-static const char *const other_variables[] = {"TRADEWAKE_CONFIG", "TRADEWAKE_SERVER"};
+static const char *const other_variables[] = {
+    "TRADEWAKE_CONFIG",       "TRADEWAKE_SERVER",     "TRADEWAKE_SERVER_CA",  "TRADEWAKE_SERVER_NAME",
+    "TRADEWAKE_CLIENT_CERTIFICATE", "TRADEWAKE_CLIENT_KEY", "TRADEWAKE_TOKEN_FILE",
+};
 static const char *const foreign_prefixes[] = {"TRADEWAKE_SERVICE_", "TRADEWAKE_PORT"};
 
 const struct tw_setting *tw_settings_table(size_t *ret_n)
@@ -358,34 +373,84 @@ static void apply_flag(const struct tw_setting_flag *flag, struct tw_settings *s
         report_add(report, false, "flag %s: %s", tw_setting_flag(setting, name), error.text);
 }
 
-/* What must hold between settings; each message names both values and where the first came from. */
-static void check_relations(const struct tw_settings *settings, struct tw_config_report *report)
+/* ---- What must hold between settings; each message names both values and where the first came from ---- */
+
+static const char *origin_of(const struct tw_settings *settings, const char *name,
+                             char text[TW_VALUE_TEXT_BYTES + 64])
 {
-    char origin[TW_VALUE_TEXT_BYTES + 64], duck[32], timeout[32];
-    if (settings->executor_threads > settings->executor_threads_max) {
-        tw_setting_origin_text(settings, tw_setting_find("executor.threads"), origin,
-                               sizeof origin);
+    return tw_setting_origin_text(settings, tw_setting_find(name), text, TW_VALUE_TEXT_BYTES + 64);
+}
+
+static void check_threads(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    char origin[TW_VALUE_TEXT_BYTES + 64];
+    if (settings->executor_threads > settings->executor_threads_max)
         report_add(report, false,
                    "executor.threads is %" PRIu32
                    " (%s), expected at most executor.threads_max, which is %" PRIu32
                    "; lower the first or raise the second",
-                   settings->executor_threads, origin, settings->executor_threads_max);
-    }
-    if (settings->drain_lame_duck_ns >= settings->drain_timeout_ns) {
-        tw_setting_origin_text(settings, tw_setting_find("drain.lame_duck"), origin, sizeof origin);
-        report_add(report, false,
-                   "drain.lame_duck is %s (%s), expected less than drain.timeout, which is %s",
-                   tw_value_duration_text(settings->drain_lame_duck_ns, duck, sizeof duck), origin,
+                   settings->executor_threads, origin_of(settings, "executor.threads", origin),
+                   settings->executor_threads_max);
+}
+
+static void check_drain(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    char origin[TW_VALUE_TEXT_BYTES + 64], duck[32], timeout[32];
+    if (settings->drain_lame_duck_ns >= settings->drain_timeout_ns)
+        report_add(report, false, "drain.lame_duck is %s (%s), expected less than drain.timeout, which is %s",
+                   tw_value_duration_text(settings->drain_lame_duck_ns, duck, sizeof duck),
+                   origin_of(settings, "drain.lame_duck", origin),
                    tw_value_duration_text(settings->drain_timeout_ns, timeout, sizeof timeout));
-    }
-    /* Port 0 is any free one: never the same twice. */
+}
+
+/* Port 0 is any free one: never the same twice. */
+static void check_addresses(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    char origin[TW_VALUE_TEXT_BYTES + 64];
     const char *port = strrchr(settings->listen, ':');
     bool is_any_port = port != NULL && strcmp(port, ":0") == 0;
-    if (!is_any_port && strcmp(settings->listen, settings->admin) == 0) {
-        tw_setting_origin_text(settings, tw_setting_find("admin"), origin, sizeof origin);
-        report_add(report, false, "admin is %s (%s), expected another address than listen",
-                   settings->admin, origin);
-    }
+    if (!is_any_port && strcmp(settings->listen, settings->admin) == 0)
+        report_add(report, false, "admin is %s (%s), expected another address than listen", settings->admin,
+                   origin_of(settings, "admin", origin));
+}
+
+bool tw_settings_is_local(const char *listen)
+{
+    char host[TW_VALUE_TEXT_BYTES];
+    struct in_addr address;
+    const char *colon = strrchr(listen, ':');
+    if (starts_with(listen, "unix:"))
+        return true;
+    snprintf(host, sizeof host, "%.*s", colon != NULL ? (int)(colon - listen) : 0, listen);
+    if (inet_pton(AF_INET, host, &address) == 1)
+        return ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
+    return strcmp(host, "[::1]") == 0 || strcmp(host, "localhost") == 0;
+}
+
+static void check_tls(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    char origin[TW_VALUE_TEXT_BYTES + 64];
+    bool has_certificate = settings->tls_certificate[0] != '\0', has_key = settings->tls_key[0] != '\0';
+    if (has_certificate != has_key)
+        report_add(report, false, "tls.%s is set (%s), expected tls.%s beside it", has_key ? "key" : "certificate",
+                   origin_of(settings, has_key ? "tls.key" : "tls.certificate", origin),
+                   has_key ? "certificate" : "key");
+    else if (!has_certificate && settings->tls_client_ca[0] != '\0')
+        report_add(report, false, "tls.client_ca is set (%s), expected tls.certificate and tls.key beside it",
+                   origin_of(settings, "tls.client_ca", origin));
+    else if (!has_certificate && !settings->tls_insecure && !tw_settings_is_local(settings->listen))
+        report_add(report, false,
+                   "listen is %s (%s): others could read and send orders there; set tls.certificate and tls.key, "
+                   "listen on 127.0.0.1, or say tls.insecure: true",
+                   settings->listen, origin_of(settings, "listen", origin));
+}
+
+static void check_relations(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    check_threads(settings, report);
+    check_drain(settings, report);
+    check_addresses(settings, report);
+    check_tls(settings, report);
 }
 
 tw_status tw_settings_load(const struct tw_settings_sources *sources, struct tw_settings *ret,

@@ -7,6 +7,7 @@
 #include <tradewake/base/arena.h>
 #include <tradewake/base/status.h>
 #include <tradewake/wire/refusal.h>
+#include <tradewake/wire/tls.h>
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -22,10 +23,21 @@ struct tw_wire_answer {
     struct tw_refusal refusal;
 };
 
-/* address: "127.0.0.1:50051", "unix:/path". The connection is made by the first call.
- * Thread: any.  Owns: the caller, close() after its last stream. */
-TW_MUST_CHECK tw_status tw_wire_client_open(const char *address, struct tw_wire_client **ret_client,
-                                            struct tw_error *error);
+struct tw_wire_client_options {
+    const char *address;                  /* "127.0.0.1:50051", "unix:/path" */
+    const struct tw_wire_client_tls *tls; /* NULL = plain text */
+    const char *token;                    /* sent as "authorization: Bearer" with each call; NULL = none */
+};
+
+/* The connection is made by the first call. options: copied; files are read now.
+ * Thread: any.  Owns: the caller, close() after its last stream.
+ * Fails: TW_INVALID (address, or what a file of tls holds), TW_IO, TW_NO_MEMORY. */
+TW_MUST_CHECK tw_status tw_wire_client_open(const struct tw_wire_client_options *options,
+                                            struct tw_wire_client **ret_client, struct tw_error *error);
+
+/* The same in plain text. */
+TW_MUST_CHECK tw_status tw_wire_client_open_plain(const char *address, struct tw_wire_client **ret_client,
+                                                  struct tw_error *error);
 void tw_wire_client_close(struct tw_wire_client *client);
 
 /* One unary call. path as in server.h; the response type comes from the built-in descriptors.

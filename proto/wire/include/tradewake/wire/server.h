@@ -18,6 +18,7 @@
 #include <tradewake/base/arena.h>
 #include <tradewake/base/status.h>
 #include <tradewake/wire/refusal.h>
+#include <tradewake/wire/tls.h>
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -52,6 +53,7 @@ struct tw_wire_options {
     const char *listen;      /* "127.0.0.1:50051", "unix:/run/x.sock"; port 0 = any */
     uint32_t rpc_threads;    /* 0 = one per usable core, at most 4 */
     uint32_t streams_per_peer_max; /* 0 = TW_STREAMS_PER_PEER_MAX */
+    const struct tw_wire_server_tls *tls; /* NULL = plain text; copied */
     /* Asked before a call is given to its method, on the headers alone. False, with *ret filled in,
      * refuses it. NULL = everybody may. Thread: call. */
     bool (*authorize)(void *context, struct tw_call *call, struct tw_refusal *ret);
@@ -61,7 +63,7 @@ struct tw_wire_options {
 /* Binds, starts the threads and serves. methods: kept by reference, terminated by .path == NULL.
  * Thread: main.
  * Fails: TW_INVALID (address, a method that no descriptor knows, or a method of a named service that
- *        is missing in the table), TW_IO (the port is taken or may not be bound: error names it). */
+ *        is missing in the table; what a file of tls holds), TW_IO (such a file cannot be read), TW_IO (the port is taken or may not be bound: error names it). */
 TW_MUST_CHECK tw_status tw_wire_server_start(const struct tw_wire_options *options,
                                              const struct tw_wire_method *methods,
                                              struct tw_wire_server **ret_server,
@@ -69,6 +71,10 @@ TW_MUST_CHECK tw_status tw_wire_server_start(const struct tw_wire_options *optio
 
 /* The port in use (of "host:0"). */
 int tw_wire_server_port(const struct tw_wire_server *server);
+
+/* Reads the files of tls again; what begins from now on is shown the new certificate. On failure the one
+ * before stays. Without tls: TW_OK. Thread: any.  Fails: as the start. */
+TW_MUST_CHECK tw_status tw_wire_server_tls_reload(struct tw_wire_server *server, struct tw_error *error);
 
 /* Refuses new calls from now on with SHUTTING_DOWN (the connections stay); only grpc.health.v1 goes
  * on, which tells of the drain. Thread: any. */
@@ -95,6 +101,14 @@ const char *tw_call_peer(const struct tw_call *call);          /* "ipv4:127.0.0.
 
 /* The first value of a request header, or NULL; valid as long as the call. */
 const char *tw_call_metadata(const struct tw_call *call, const char *key);
+
+/* The names that the client's verified certificate gives it, "dns:NAME" or "uri:NAME", as long as the
+ * call. *ret_n 0: it showed none, or there is no TLS. */
+enum { TW_CERTIFICATE_NAMES_MAX = 16 };
+const char *const *tw_call_certificate_names(struct tw_call *call, size_t *ret_n);
+
+/* SHA-256 of that certificate (DER), as RFC 8705's x5t#S256 has it; false: none. */
+bool tw_call_certificate_sha256(const struct tw_call *call, uint8_t ret[32]);
 
 /* Unary: for request and answer, freed with the call. */
 struct tw_arena *tw_call_arena(struct tw_call *call);

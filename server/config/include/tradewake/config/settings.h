@@ -28,6 +28,7 @@
 enum tw_log_format { TW_LOG_FORMAT_TEXT, TW_LOG_FORMAT_JSON };
 enum tw_realtime { TW_REALTIME_AUTO /* where the system allows it */, TW_REALTIME_OFF };
 
+enum tw_client_certificate { TW_CLIENT_CERTIFICATE_REQUIRED, TW_CLIENT_CERTIFICATE_OPTIONAL };
 enum tw_journal_mode { TW_JOURNAL_ON, TW_JOURNAL_NOSYNC, TW_JOURNAL_OFF };
 
 enum tw_origin_kind {
@@ -47,6 +48,11 @@ struct tw_settings {
     char listen[TW_VALUE_TEXT_BYTES];    /* "127.0.0.1:50051", "unix:/path" */
     char admin[TW_VALUE_TEXT_BYTES];     /* "127.0.0.1:9464"; "off" = no admin port */
     char state_dir[TW_VALUE_TEXT_BYTES]; /* "" = keep nothing (dev) */
+    char tls_certificate[TW_VALUE_TEXT_BYTES]; /* "" = plain text */
+    char tls_key[TW_VALUE_TEXT_BYTES];
+    char tls_client_ca[TW_VALUE_TEXT_BYTES]; /* "" = clients' certificates are not asked for */
+    enum tw_client_certificate tls_client_certificate;
+    bool tls_insecure;
     enum tw_journal_mode journal;
     enum tw_log_level log_level;
     enum tw_log_format log_format;
@@ -81,6 +87,10 @@ struct tw_setting {
     bool reloadable;      /* takes effect without a restart */
     const char *help;     /* one sentence */
 };
+
+/* Whether nobody but this machine can reach the address: loopback, or a unix socket. A name other than
+ * localhost may be anybody's. Thread: any. */
+bool tw_settings_is_local(const char *listen);
 
 /* The table. Static. Thread: any. */
 const struct tw_setting *tw_settings_table(size_t *ret_n);
