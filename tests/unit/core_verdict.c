@@ -140,14 +140,19 @@ Test(core_verdict, every_outcome_has_its_end_for_every_operation)
         }
 }
 
-Test(core_verdict, a_tighter_stop_is_never_given_up_a_wider_one_is)
+Test(core_verdict, a_tighter_stop_that_is_refused_is_tried_as_often_as_an_open_a_wider_one_once)
 {
     struct tw_call_state state = state_of(TW_OP_MODIFY);
     const struct tw_ack refused = {.outcome = TW_OUTCOME_REJECTED, .reason = REASON(INVALID_STOPS)};
 
     cr_expect_eq(tw_verdict_on_answer(&state, &refused, NOW).next, TW_NEXT_FINAL);
     state.reduces_risk = true;
+    state.calls = TW_CALLS_PER_OPEN_MAX - 1;
     cr_expect_eq(tw_verdict_on_answer(&state, &refused, NOW).next, TW_NEXT_CALL);
+    state.calls = TW_CALLS_PER_OPEN_MAX;
+    cr_expect_eq(tw_verdict_on_answer(&state, &refused, NOW).next, TW_NEXT_FINAL);
+    const struct tw_ack busy = {.outcome = TW_OUTCOME_RETRY_LATER, .reason = REASON(BUSY)};
+    cr_expect_eq(tw_verdict_on_answer(&state, &busy, NOW).next, TW_NEXT_CALL, "that was no answer to it");
 }
 
 Test(core_verdict, calls_are_made_again_later_and_later)

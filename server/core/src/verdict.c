@@ -67,12 +67,14 @@ static struct tw_verdict again(const struct tw_call_state *state, const struct t
     return call_at(now_mono_ns + wait_ns, reason, ack->not_sent);
 }
 
-/* The broker's last word on this order. A close goes on all the same: its position is still there. */
+/* The broker's last word on this order. A close goes on all the same: its position is still there. A tighter stop is
+ * tried again a few times: the price moves. */
 static struct tw_verdict refused(const struct tw_call_state *state, const struct tw_ack *ack,
                                  int64_t now_mono_ns)
 {
     tw_reason reason = reason_or(ack, REASON(BROKER_OTHER));
-    if (!state->reduces_risk)
+    bool is_change = state->op == TW_OP_MODIFY;
+    if (!state->reduces_risk || (is_change && state->calls >= TW_CALLS_PER_OPEN_MAX))
         return final(STATE(REJECTED), reason);
     if (reason == REASON(MARKET_CLOSED))
         return (struct tw_verdict){.next = TW_NEXT_MARKET, .state = STATE(QUEUED), .reason = reason};

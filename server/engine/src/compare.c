@@ -219,6 +219,7 @@ static void mend_order(struct tw_leg *leg, const struct tw_snapshot *snapshot)
     leg->was_open = true;
     leg->filled = leg->held = leg->ticket_held = became->volume;
     memcpy(leg->ticket, became->position_id, sizeof leg->ticket);
+    leg_unsettle(leg);
 }
 
 static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot)
@@ -304,6 +305,7 @@ static void leg_adopt(struct tw_leg *leg, const struct tw_held_position *there)
     slot->legs = leg;
     slot->open_positions++;
     leg->listing->open_volume += leg->wanted;
+    leg_unsettle(leg);
     leg_dirty(leg);
 }
 
@@ -381,16 +383,23 @@ static void mend_answer(struct question *question)
     struct tw_slot *slot = question->slot;
     bool is_complete = question->call.ack.outcome == TW_OUTCOME_DONE && question->snapshot.complete;
     pthread_mutex_lock(&slot->mutex);
-    slot->is_comparing = false;
-    slot->compared_mono_ns = tw_mono_ns();
-    /* A read that began before an answer was taken up says nothing about what the answer changed. */
-    if (is_complete && slot->answers == question->answers && !(slot->caps.netting && has_jobs(slot)))
+    bool is_again = slot->compares_again;
+    slot->is_comparing = slot->compares_again = false;
+    /* A read that began before an answer was taken up says nothing about what the answer changed: the sweep asks
+     * again. */
+    bool is_outdated = slot->answers != question->answers || (slot->caps.netting && has_jobs(slot));
+    if (!is_complete || !is_outdated)
+        slot->compared_mono_ns = tw_mono_ns();
+    if (is_complete && !is_outdated)
         mend(slot, &question->snapshot);
     pthread_mutex_unlock(&slot->mutex);
     if (is_complete && !slot->caps.netting)
         adopt_all(slot, &question->snapshot);
     slot_dirty_push(slot);
+    settle_begin(slot);
     tw_job_finish(&question->job, TW_JOB_DONE);
+    if (is_again)
+        reconcile_begin(slot);
     question_end(question);
 }
 
@@ -514,6 +523,7 @@ void reconcile_begin(struct tw_slot *slot)
 {
     pthread_mutex_lock(&slot->mutex);
     bool is_wanted = !slot->is_comparing && slot->lane != NULL && slot->is_started;
+    slot->compares_again |= slot->is_comparing;
     slot->is_comparing |= is_wanted;
     pthread_mutex_unlock(&slot->mutex);
     if (!is_wanted)

@@ -336,6 +336,16 @@ void applied_forget(struct tw_copy *copy)
     *at = copy->next_applied;
 }
 
+static void refused_set(struct tw_copy *copy, bool is_refused)
+{
+    if (atomic_exchange_explicit(&copy->is_refused, is_refused, memory_order_relaxed) == is_refused)
+        return;
+    if (is_refused)
+        atomic_fetch_add_explicit(&slot_of(copy)->stops_refused, 1, memory_order_relaxed);
+    else
+        atomic_fetch_sub_explicit(&slot_of(copy)->stops_refused, 1, memory_order_relaxed);
+}
+
 /* The copy is over. What its leg reserved and did not get is free again. */
 static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
 {
@@ -348,6 +358,7 @@ static void conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
     copy->updated_wall_ns = tw_wall_ns();
     atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
     unpark_list_remove(copy);
+    refused_set(copy, false);
     if (leg == NULL)
         return;
     applied_note(copy);
@@ -452,6 +463,8 @@ static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t
     struct tw_slot *slot = slot_of(copy);
     if (slot->is_deleted || copy->subscription->is_gone || copy->leg->is_close_planned)
         return end(copy, STATE(CANCELLED), REASON(WITHDRAWN));
+    if (copy->op == TW_OP_OPEN && copy->leg->is_pending) /* an increase; the order it adds to has not filled */
+        return end(copy, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
     if (subscription_is_halted(copy->subscription))
         return end(copy, STATE(CANCELLED), REASON(HALTED));
     if (slot->stop_out.is_out)
@@ -508,7 +521,8 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
 {
     const struct tw_leg *leg = copy->leg;
     if (leg->is_pending && !leg->is_closed) /* the master's filled, ours still waits */
-        return pass_cancel(copy, order);
+        return copy->is_full_close ? pass_cancel(copy, order)
+                                   : end(copy, STATE(SKIPPED), REASON(NO_CHANGE)); /* settle.c, when it fills */
     enum gate gate = gate_reduce(copy);
     if (gate != GATE_PASS)
         return gate;
@@ -641,11 +655,11 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         .take_profit = copy->take_profit,
         .side = leg->side,
         .listing = leg->listing,
-        .pending_price = TW_DECIMAL_UNSET,
+        /* The master's has filled, ours not: the order's stops are meant. */
+        .pending_price = leg->is_pending ? leg->order_price : TW_DECIMAL_UNSET,
     };
-    bool is_waiting = leg->is_pending; /* the master's has filled, ours not: the order's stops are meant */
-    if (!is_waiting)
-        tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
+    bool is_waiting = leg->is_pending;
+    tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
     bool same_stop_loss = order->stop_loss == TW_DECIMAL_UNSET || order->stop_loss == leg->stop_loss;
     bool same_take_profit = order->take_profit == TW_DECIMAL_UNSET ||
                             order->take_profit == leg->take_profit;
@@ -756,6 +770,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     copy_order_id(copy, copy->order_leg, copy->id_attempt, order->client_order_id); /* a microsecond: not under the lock */
 
     pthread_mutex_lock(&slot->mutex);
+    refused_set(copy, false);
     note_start(copy, now_mono_ns);
     order_fill(copy, order);
     enum gate gate = GATE_PASS;
@@ -925,6 +940,10 @@ static void tell_keep(struct tw_copy *copy, const struct tw_ack *ack)
 static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
 {
     struct tw_leg *leg = copy->leg;
+    if (copy->op == TW_OP_PLACE && leg->filled > 0) /* the broker told of it before it answered */
+        return;
+    if (copy->op == TW_OP_PLACE)
+        leg_unsettle(leg);
     bool is_other = ack->position_id[0] != '\0' && strcmp(ack->position_id, leg->ticket) != 0;
     if (is_other && leg->ticket_held > 0 && !leg->slot->caps.netting)
         ticket_push(leg);
@@ -962,6 +981,7 @@ static void apply_place(struct tw_copy *copy, const struct tw_ack *ack)
     if (leg->filled > 0) /* it filled before its answer was taken up */
         return;
     leg->is_pending = true;
+    leg->order_price = copy->price;
     leg->stop_loss = copy->stop_loss == TW_DECIMAL_UNSET ? 0 : copy->stop_loss;
     leg->take_profit = copy->take_profit == TW_DECIMAL_UNSET ? 0 : copy->take_profit;
     memcpy(leg->ticket, ack->order_id, sizeof leg->ticket);
@@ -1022,6 +1042,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         return;
     case TW_OP_MODIFY_ORDER:
         if (holds && leg->is_pending) {
+            leg->order_price = order->price == TW_DECIMAL_UNSET ? leg->order_price : order->price;
             leg->stop_loss = order->stop_loss == TW_DECIMAL_UNSET ? leg->stop_loss : order->stop_loss;
             leg->take_profit = order->take_profit == TW_DECIMAL_UNSET ? leg->take_profit : order->take_profit;
         }
@@ -1150,10 +1171,29 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
     return false;
 }
 
+/* A change that was refused is tried again, but nothing waits behind it: it is the one that the next change or close
+ * takes the place of. */
+static void refused_wait(struct tw_copy *copy, struct tw_verdict *verdict)
+{
+    struct tw_copy *newer = copy->leg->unsent_modify;
+    if (newer == NULL) {
+        copy->leg->unsent_modify = copy;
+        refused_set(copy, true);
+        return;
+    }
+    if (newer->stop_loss == TW_DECIMAL_UNSET)
+        newer->stop_loss = copy->stop_loss;
+    if (newer->take_profit == TW_DECIMAL_UNSET)
+        newer->take_profit = copy->take_profit;
+    *verdict = (struct tw_verdict){.next = TW_NEXT_FINAL, .state = STATE(CANCELLED), .reason = REASON(SUPERSEDED)};
+}
+
 /* What the verdict makes of the copy. Under the slot's mutex. */
 static void follow(struct tw_copy *copy, const struct flight *flight, struct tw_verdict *verdict)
 {
     bool goes_on = false;
+    if (copy->op == TW_OP_MODIFY && verdict->next == TW_NEXT_CALL)
+        refused_wait(copy, verdict);
     if (verdict->next == TW_NEXT_FINAL) {
         goes_on = takes_another(copy, flight, verdict);
         if (!goes_on && copy->is_protecting) {
@@ -1230,6 +1270,7 @@ static void land(struct flight *flight)
     if (verdict.next == TW_NEXT_LOOKUP && copy->late != NULL)
         verdict.at_mono_ns = now_mono_ns; /* no need to ask: it has come by itself */
     pthread_mutex_unlock(&slot->mutex);
+    settle_begin(slot);
 
     if (is_first)
         put_sample(copy);
@@ -1444,6 +1485,24 @@ static void cancelled(struct tw_job *job)
 struct tw_copy *copy_of_job(struct tw_job *job)
 {
     return job->run == run ? (struct tw_copy *)job : NULL;
+}
+
+static bool is_refused_of(struct tw_job *job, void *context)
+{
+    struct tw_copy *copy = copy_of_job(job);
+    if (copy == NULL || job->key != *(const uint64_t *)context || copy->op != TW_OP_MODIFY ||
+        !atomic_load_explicit(&copy->may_be_withdrawn, memory_order_acquire) ||
+        !atomic_load_explicit(&copy->is_refused, memory_order_relaxed))
+        return false;
+    atomic_store_explicit(&copy->withdrawn_for, REASON(SUPERSEDED), memory_order_release);
+    return true;
+}
+
+void copy_refused_withdraw(const struct tw_leg *leg)
+{
+    uint64_t key = leg->key;
+    if (atomic_load_explicit(&leg->slot->stops_refused, memory_order_relaxed) > 0)
+        (void)tw_lane_cancel(leg->slot->lane, is_refused_of, &key);
 }
 
 /* ---- For the planner: before submit, nobody else sees the copy ---- */

@@ -22,6 +22,7 @@ static void on_sweep(struct tw_timer *timer)
     struct tw_engine *engine = container_of(timer, struct tw_engine, sweep);
     fleet_sweep(engine);
     breakers_tell(engine);
+    settle_all(engine);
     if (!atomic_load(&engine->is_stopping))
         tw_timer_set(engine->reactor, timer, tw_mono_ns() + SWEEP_NS);
 }

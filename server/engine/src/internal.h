@@ -76,12 +76,13 @@ struct tw_slot {
     int64_t connected_since_wall_ns;
     char connection_message[TW_BROKER_TEXT_BYTES];
     uint32_t open_positions; /* legs not closed, coming ones included */
+    atomic_uint stops_refused; /* changes that a broker refused and that are tried again */
     uint32_t drifts;
     struct tw_leg *dirty_legs;   /* changed without a copy, not written yet */
     bool is_dirty, is_risk_dirty;
     struct tw_slot *next_dirty;  /* in journal.dirty */
     int64_t compared_mono_ns;    /* when its broker was last asked for everything */
-    bool is_comparing;
+    bool is_comparing, compares_again; /* again: asked for while a question was on its way */
     bool is_started;             /* its lane takes jobs */
     uint64_t answers;            /* taken up so far */
     struct {
@@ -95,6 +96,7 @@ struct tw_slot {
         tw_decimal balance, equity;
     } baselines[5];
     bool wants_close_all; /* a stop-out that closes: the sweep does it */
+    atomic_bool wants_settling; /* a leg of it is_unsettled */
     struct tw_leg *legs;     /* not closed */
     int64_t *opens_mono_ns;  /* when the latest opens began: max_orders_per_second of them, a ring */
     uint32_t opens_room, opens_at;
@@ -151,10 +153,12 @@ struct tw_leg {
     bool is_closed;        /* nothing is left, or will be */
     bool was_open;         /* something was filled once */
     bool is_close_planned; /* a full close has been planned: what still waits to open need not */
+    bool is_unsettled;     /* it has just filled: what the master reduced meanwhile was not reduced here */
     uint32_t jobs;         /* copies of it that are not terminal */
     tw_decimal wanted;     /* planned by opens: reserved in the listing */
     tw_decimal filled, held;
     tw_decimal open_price;
+    tw_decimal order_price;            /* of its order while is_pending, as the broker has it */
     tw_decimal stop_loss, take_profit; /* at the broker, as believed; 0 = none */
     char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now; the order's while is_pending */
     tw_decimal ticket_held;      /* of held, under this ticket; hedging accounts */
@@ -284,6 +288,7 @@ struct tw_copy {
     uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
     bool is_full_close, reduces_risk;
     bool is_applied;     /* in leg->applied */
+    atomic_bool is_refused; /* a change that is tried again: what comes for its position takes its place */
     bool is_skipped;     /* from the start */
     bool is_change_queued, is_indexed, is_parked, has_id;
     bool is_sent_counted, is_done_counted, is_call_out, is_sampled;
@@ -357,6 +362,8 @@ struct tw_engine {
     atomic_bool is_stopping;
     atomic_bool is_quiet; /* nothing was at a broker when it stopped */
     struct tw_timer sweep; /* the reactor's */
+    struct tw_task settling; /* the reactor's while is_settling */
+    atomic_bool is_settling;
     atomic_uint_fast64_t next_internal, next_position, next_leg;
     atomic_uint legs_remembered; /* of closed positions */
 
@@ -497,11 +504,21 @@ void position_free(struct tw_position *position);
 struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
                                        const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
                                        const char *event_id);
+/* Reduces what one follower holds of it to what the master has left of it; otherwise the same. */
+struct tw_record *sequencer_reduce_leg(struct tw_master *master, struct tw_position *position,
+                                       const struct tw_slot *slot, const char *event_id);
 
 /* Closes and cancels what the follower (NULL = all) holds of this master, positions and orders, as one
  * event; returns how many copies that takes. Under the master's mutex. */
 uint32_t master_close_legs(struct tw_master *master, const struct tw_slot *slot,
                            Tradewake__V1__CopyOrigin origin, const char *event_id);
+
+/* settle.c: what the master reduced while the order of a follower waited. Under the slot's mutex; then, without it,
+ * settle_begin(). */
+void leg_unsettle(struct tw_leg *leg);
+void settle_begin(struct tw_slot *slot);
+/* Thread: reactor. */
+void settle_all(struct tw_engine *engine);
 
 /* copy.c */
 void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription);
@@ -517,6 +534,9 @@ void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
                    char ret[TW_COPY_ID_BYTES]);
 void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES]);
 void copy_wake_parked(struct tw_slot *slot);
+/* A close of the leg is about to be planned: a change that is tried again and would be before it is withdrawn.
+ * Without the slot's mutex. */
+void copy_refused_withdraw(const struct tw_leg *leg);
 /* Under the slot's mutex: its answers have been written. */
 void applied_forget(struct tw_copy *copy);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */

@@ -497,6 +497,8 @@ static void legs_link(struct recovery *r)
         slot->legs = leg;
         slot->open_positions++;
         leg->listing->open_volume += leg->wanted;
+        if (leg->held > 0 && !leg->is_close_planned)
+            leg_unsettle(leg);
     }
     atomic_store(&r->engine->next_leg, last + 1);
 }
@@ -596,6 +598,8 @@ static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool ask
     copy->job.key = leg->key;
     copy->job.job_class = copy->reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
     leg->jobs++;
+    if (copy->op == TW_OP_CLOSE && copy->master_remaining <= leg->position->remaining)
+        leg->is_unsettled = false; /* it is being reduced so far */
     atomic_fetch_add(&leg->position->busy, 1);
     tw_record_hold(copy->record);
     if (copy->state == STATE(SENT) || copy->state == STATE(UNKNOWN) || asks)

@@ -320,9 +320,10 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
         leg = position_leg(p->position, slot);
         if (leg != NULL && leg->is_closed && !is_increase)
             leg = NULL;
-        if (is_increase && (leg == NULL || leg->is_closed)) {
+        bool is_waiting = leg != NULL && leg->is_pending; /* nothing of it is held yet: there is nothing to add to */
+        if (is_increase && (leg == NULL || leg->is_closed || is_waiting)) {
             plan_skip(copy, ACTION(OPEN), STATE(SKIPPED),
-                      leg != NULL ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
+                      leg != NULL && !is_waiting ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
             return;
         }
     }
@@ -370,14 +371,14 @@ static tw_reason waits_for(const struct tw_slot *slot)
     }
 }
 
-static struct tw_close_decision close_now(const struct planning *p, const struct tw_leg *leg)
+static struct tw_close_decision close_now(const struct tw_leg *leg, bool is_full)
 {
     const struct tw_close_input input = {
         .filled = leg->filled,
         .held = leg->held,
-        .is_full = p->is_full_close,
-        .master_remaining = p->position->remaining,
-        .master_initial = p->position->initial,
+        .is_full = is_full,
+        .master_remaining = leg->position->remaining,
+        .master_initial = leg->position->initial,
         .volume_min = leg->listing->instrument.volume_min,
         .volume_step = leg->listing->instrument.volume_step,
     };
@@ -418,11 +419,11 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
             plan_skip(copy, action, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
         return;
     }
-    if (leg->is_pending && !p->is_full_close) { /* what fills later is reduced by the next close */
+    if (leg->is_pending && !p->is_full_close) { /* it is reduced when it fills: settle.c */
         plan_skip(copy, action, STATE(SKIPPED), REASON(NO_CHANGE));
         return;
     }
-    struct tw_close_decision decision = close_now(p, leg);
+    struct tw_close_decision decision = close_now(leg, p->is_full_close);
     if (decision.volume == 0 && leg->jobs == 0 && !leg->is_pending) {
         plan_skip(copy, action, STATE(SKIPPED), decision.reason);
         return;
@@ -478,7 +479,8 @@ static tw_reason modify_refused_now(const struct tw_copy *copy, const struct tw_
                                          .take_profit = copy->take_profit,
                                          .side = leg->side,
                                          .listing = leg->listing,
-                                         .pending_price = TW_DECIMAL_UNSET};
+                                         .pending_price = leg->is_pending ? leg->order_price
+                                                                          : TW_DECIMAL_UNSET};
     tw_decimal stop_loss, take_profit;
     tw_stops_decide(&input, &stop_loss, &take_profit);
     if ((stop_loss == TW_DECIMAL_UNSET || stop_loss == leg->stop_loss) &&
@@ -553,7 +555,9 @@ static void show_leg(struct tw_copy *copy, const struct tw_leg *leg)
 static void order_stops_decide(const struct pending *pending, const struct tw_leg *leg, struct tw_copy *copy)
 {
     tw_decimal price = copy->price, stop_price = copy->stop_price;
-    if (price == TW_DECIMAL_UNSET && pending != NULL) {
+    if (price == TW_DECIMAL_UNSET && leg->is_pending) {
+        price = leg->order_price;
+    } else if (price == TW_DECIMAL_UNSET && pending != NULL) {
         price = pending->price;
         tw_pending_prices(&leg->listing->instrument, leg->side, leg->order_type, &price, &stop_price);
     }
@@ -648,6 +652,12 @@ static void plan_copy(struct planning *p, struct tw_copy *copy)
         return;
     }
     struct tw_slot *slot = copy->subscription->slot;
+    const struct tw_leg *leg = p->plan_one == plan_one_close && p->position != NULL &&
+                                       atomic_load_explicit(&slot->stops_refused, memory_order_relaxed) > 0
+                                   ? position_leg(p->position, slot)
+                                   : NULL;
+    if (leg != NULL)
+        copy_refused_withdraw(leg);
     pthread_mutex_lock(&slot->mutex);
     p->plan_one(p, copy);
     pthread_mutex_unlock(&slot->mutex);
@@ -1318,69 +1328,103 @@ struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw
 
 /* ---- Closes that the service decides itself ---- */
 
-struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
-                                       const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
-                                       const char *event_id)
+/* How much of a leg such a close takes; 0: nothing is to be done. */
+static tw_decimal reduces_by(const struct tw_leg *leg, bool is_full)
 {
-    uint32_t n = 0;
+    if (leg->is_closed || leg->is_close_planned)
+        return 0;
+    if (is_full)
+        return leg->held > 0 ? leg->held : leg->wanted;
+    return leg->is_pending ? 0 : close_now(leg, false).volume;
+}
+
+static bool reduce_one(struct tw_record *record, uint32_t index, struct tw_subscription *member,
+                       struct tw_leg *leg, bool is_full)
+{
+    struct tw_slot *slot = member->slot;
+    copy_refused_withdraw(leg);
+    pthread_mutex_lock(&slot->mutex);
+    tw_decimal volume = reduces_by(leg, is_full);
+    bool is_wanted = volume > 0 || (is_full && !leg->is_closed && !leg->is_close_planned);
+    if (is_wanted) {
+        struct tw_copy *copy = &record->copies[index];
+        copy_init(copy, record, member);
+        close_ready(copy, leg, is_full, volume,
+                    !is_full ? ACTION(PARTIAL_CLOSE) : leg->is_pending ? ACTION(CANCEL) : ACTION(CLOSE));
+        copy->is_change_queued = true;
+        copy->updated_wall_ns = record->received_wall_ns;
+    }
+    pthread_mutex_unlock(&slot->mutex);
+    return is_wanted;
+}
+
+/* Writes down and hands over what was made; n: so many copies. */
+static void reductions_submit(struct tw_record *record, uint32_t n)
+{
+    struct tw_engine *engine = record->engine;
+    struct tw_job *jobs[TW_PLAN_CHUNK];
+    size_t n_jobs = 0;
+    record->n_copies = record->accepted = n;
+    atomic_store_explicit(&record->n_planned, n, memory_order_release);
+    atomic_store(&record->pending_sent, n);
+    atomic_store(&record->pending_done, n);
+    atomic_fetch_add(&record->refs, n);
+    record_enter(record);
+    if (engine->log != NULL) {
+        writing.size = 0;
+        put_whole_event(&writing, record, NULL, 0, n);
+        record->durable_sequence = log_append(engine, STATE_EVENT, &writing);
+    }
+    record_await_durable(record);
+    for (uint32_t i = 0; i < n; i++) {
+        change_push(&record->copies[i]);
+        jobs[n_jobs++] = &record->copies[i].job;
+        if (n_jobs == TW_PLAN_CHUNK || i + 1 == n) {
+            tw_executor_submit(engine->executor, jobs, n_jobs);
+            n_jobs = 0;
+        }
+    }
+}
+
+static struct tw_record *reduce_legs(struct tw_master *master, struct tw_position *position,
+                                     const struct tw_slot *slot, bool is_full,
+                                     Tradewake__V1__CopyOrigin origin, const char *event_id)
+{
+    uint32_t n = 0, made = 0;
     for (uint32_t i = 0; i < master->n_members; i++)
-        if ((slot == NULL || master->members[i]->slot == slot) &&
-            position_leg(position, master->members[i]->slot) != NULL)
-            n++;
-    if (n == 0)
-        return NULL;
-    struct tw_record *record = record_new(master, event_id, n);
+        n += (slot == NULL || master->members[i]->slot == slot) &&
+             position_leg(position, master->members[i]->slot) != NULL;
+    struct tw_record *record = n > 0 ? record_new(master, event_id, n) : NULL;
     if (record == NULL)
         return NULL;
     record->origin = origin;
     record->received_mono_ns = tw_mono_ns();
     record->received_wall_ns = tw_wall_ns();
     snprintf(record->subject_id, sizeof record->subject_id, "%s", position->id);
-
-    struct tw_job *jobs[TW_PLAN_CHUNK];
-    size_t n_jobs = 0;
-    uint32_t made = 0;
     for (uint32_t i = 0; i < master->n_members; i++) {
-        struct tw_slot *member = master->members[i]->slot;
+        const struct tw_slot *member = master->members[i]->slot;
         struct tw_leg *leg = slot == NULL || member == slot ? position_leg(position, member) : NULL;
-        if (leg == NULL)
-            continue;
-        pthread_mutex_lock(&member->mutex);
-        bool wanted = !leg->is_closed && !leg->is_close_planned;
-        if (wanted) {
-            struct tw_copy *copy = &record->copies[made++];
-            copy_init(copy, record, master->members[i]);
-            close_ready(copy, leg, true, leg->held > 0 ? leg->held : leg->wanted,
-                        leg->is_pending ? ACTION(CANCEL) : ACTION(CLOSE));
-            copy->is_change_queued = true;
-            copy->updated_wall_ns = record->received_wall_ns;
-        }
-        pthread_mutex_unlock(&member->mutex);
+        if (leg != NULL)
+            made += reduce_one(record, made, master->members[i], leg, is_full);
     }
-    record->n_copies = record->accepted = made;
-    atomic_store_explicit(&record->n_planned, made, memory_order_release);
-    atomic_store(&record->pending_sent, made);
-    atomic_store(&record->pending_done, made);
-    atomic_fetch_add(&record->refs, made);
-    if (made > 0)
-        record_enter(record);
-    if (made > 0 && record->engine->log != NULL) {
-        writing.size = 0;
-        put_whole_event(&writing, record, NULL, 0, made);
-        record->durable_sequence = log_append(record->engine, STATE_EVENT, &writing);
-    }
-    if (made > 0)
-        record_await_durable(record);
-    for (uint32_t i = 0; i < made; i++) {
-        change_push(&record->copies[i]);
-        jobs[n_jobs++] = &record->copies[i].job;
-        if (n_jobs == TW_PLAN_CHUNK || i + 1 == made) {
-            tw_executor_submit(master->engine->executor, jobs, n_jobs);
-            n_jobs = 0;
-        }
-    }
-    if (made > 0)
+    if (made > 0) {
+        reductions_submit(record, made);
         return record;
+    }
+    record->n_copies = 0;
     tw_record_release(record);
     return NULL;
+}
+
+struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
+                                       const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
+                                       const char *event_id)
+{
+    return reduce_legs(master, position, slot, true, origin, event_id);
+}
+
+struct tw_record *sequencer_reduce_leg(struct tw_master *master, struct tw_position *position,
+                                       const struct tw_slot *slot, const char *event_id)
+{
+    return reduce_legs(master, position, slot, false, ORIGIN(REPAIR), event_id);
 }

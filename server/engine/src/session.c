@@ -131,9 +131,11 @@ static void on_order_gone(void *context, const char *order_id, const char *clien
         leg->was_open = true;
         leg->filled = leg->held = leg->ticket_held = leg->wanted;
         snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
+        leg_unsettle(leg);
     }
     pthread_mutex_unlock(&slot->mutex);
     slot_dirty_push(slot);
+    settle_begin(slot);
 }
 
 static void on_market_open(void *context)

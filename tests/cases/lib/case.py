@@ -29,7 +29,7 @@ KINDS = {
                "duplicates", "within_ms", "check_copy_id", "expect"},
     "flood": {"master_id"},
     "sync": {"snapshot_id", "master_id", "ago_ms", "expect"},
-    "book": set(), "held": set(), "copies": set(),
+    "book": {"within_ms"}, "held": set(), "copies": set(),
     "act": {"expect"}, "configure": {"expect"}, "mode": {"expect"}, "update_follower": {"expect"},
     "update_rules": {"expect"}, "subscribe": {"expect"}, "unsubscribe": {"expect"}, "delete_follower": {"expect"},
     "reset_stop_out": {"expect"}, "halt": {"expect"}, "resume": {"expect"},
@@ -471,7 +471,18 @@ class Case:
     def book(self, follower_id):
         return self.client.ask("PaperService/GetBook", follower_id=follower_id)
 
-    def do_book(self, followers, _):
+    def do_book(self, followers, step):
+        end = time.monotonic() + step.get("within_ms", 0) / 1000
+        while True:
+            try:
+                self.check_book(followers)
+                return
+            except Failed:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(POLL_S)
+
+    def check_book(self, followers):
         for follower_id, wanted in followers.items():
             strange = set(wanted) - {"positions", "orders", "deals", "calls", "calls_at_most"}
             if strange:

@@ -2,7 +2,7 @@
  * is called again.
  *
  * Opens are called at most TW_CALLS_PER_OPEN_MAX times and only inside their window; closes until the
- * position is flat, with a back-off that doubles to 5 s. What may have executed is looked up, and
+ * position is flat, with a back-off that doubles to 5 s; a tighter stop that is refused as often as an open. What may have executed is looked up, and
  * called again only on proof that it did not. Pure: state, answer and now_ns in; one verdict out. */
 #ifndef TW_CORE_VERDICT_H
 #define TW_CORE_VERDICT_H
@@ -33,7 +33,7 @@ struct tw_verdict {
 /* What is known of one copy when an answer comes. */
 struct tw_call_state {
     enum tw_order_op op;
-    bool reduces_risk;         /* a close, a cancel, a tighter stop: never given up */
+    bool reduces_risk;         /* a close, a cancel, a tighter stop: not given up after one no */
     uint32_t calls;            /* order calls made, this one included */
     uint32_t lookups;          /* since the last order call */
     uint32_t absences;         /* look-ups since the last call that prove absence */
