@@ -334,3 +334,18 @@ Test(core_verdict, a_look_up_that_fails_says_nothing_and_is_made_again)
             cr_expect_eq(verdict.at_mono_ns - SETTLED, MS(waits_ms[lookups]), "%u", lookups);
         }
 }
+
+Test(core_verdict, a_pending_order_that_is_found_waiting_is_done)
+{
+    const struct tw_call_state place = state_of(TW_OP_PLACE), open = state_of(TW_OP_OPEN);
+    const struct tw_ack nameless = {.outcome = TW_OUTCOME_ACCEPTED},
+                        waits = {.outcome = TW_OUTCOME_ACCEPTED, .order_id = "17"};
+    bool absence;
+
+    struct tw_verdict verdict = tw_verdict_on_lookup(&place, &waits, SETTLED, &absence);
+    cr_expect_eq(verdict.next, TW_NEXT_FINAL);
+    cr_expect_eq(verdict.state, STATE(DONE));
+    cr_expect_eq(tw_verdict_on_lookup(&place, &nameless, SETTLED, &absence).next, TW_NEXT_LOOKUP,
+                 "without its ticket it could never be cancelled");
+    cr_expect_eq(tw_verdict_on_lookup(&open, &waits, SETTLED, &absence).next, TW_NEXT_LOOKUP);
+}

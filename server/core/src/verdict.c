@@ -157,6 +157,10 @@ struct tw_verdict tw_verdict_on_lookup(const struct tw_call_state *state, const 
     case TW_OUTCOME_NO_CHANGE:
     case TW_OUTCOME_REJECTED:
         return tw_verdict_on_answer(state, ack, now_mono_ns);
+    case TW_OUTCOME_ACCEPTED: /* a pending order is done when it waits at the broker */
+        if (state->op == TW_OP_PLACE && ack->order_id[0] != '\0')
+            return final(STATE(DONE), REASON(UNSPECIFIED));
+        break;
     default:
         break;
     }

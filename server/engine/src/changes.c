@@ -78,6 +78,12 @@ void record_await_durable(struct tw_record *record)
     changes_wake(engine, true);
 }
 
+void changes_hurry(struct tw_engine *engine)
+{
+    atomic_store_explicit(&engine->journal.is_sync_wanted, true, memory_order_seq_cst);
+    changes_wake(engine, true);
+}
+
 void leg_dirty(struct tw_leg *leg)
 {
     struct tw_slot *slot = leg->slot;
@@ -284,6 +290,8 @@ struct batch {
     struct tw_copy *copies[BATCH_MAX];
     struct tw_position *done[BATCH_MAX]; /* whose copy ended: one less is busy; NULL = none */
     uint64_t change_ids[BATCH_MAX]; /* first the place in the record alone */
+    uint32_t attempts[BATCH_MAX];   /* of its id as written, with the order leg */
+    uint8_t order_legs[BATCH_MAX];
     uint32_t n;
 };
 
@@ -320,6 +328,8 @@ static void take_up(struct batch *batch, struct tw_copy *copy, struct state_out 
     applied_forget(copy);
     put_outcome(out, copy);
     *n_written += 1;
+    batch->attempts[at] = copy->id_attempt;
+    batch->order_legs[at] = copy->order_leg;
     if (leg != NULL && is_terminal_state(copy->state)) {
         batch->done[at] = leg->position;
         copy->leg = NULL;
@@ -349,6 +359,7 @@ static void batch_publish(struct tw_engine *engine, struct batch *batch)
         copy->change_id = batch->change_ids[i];
         bool is_indexed = copy->is_indexed;
         pthread_mutex_unlock(&slot->mutex);
+        copy_written(copy, batch->order_legs[i], batch->attempts[i]);
         if (!is_indexed)
             index_add(engine, copy);
         feeds_put(engine, copy, batch->change_ids[i]);

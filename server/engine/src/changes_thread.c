@@ -32,8 +32,7 @@ void changes_wake(struct tw_engine *engine, bool is_urgent)
 void log_await(struct tw_engine *engine, uint64_t sequence)
 {
     while (!is_durable_until(engine, sequence)) {
-        atomic_store_explicit(&engine->journal.is_sync_wanted, true, memory_order_seq_cst);
-        changes_wake(engine, true);
+        changes_hurry(engine);
         const struct timespec moment = {0, 50 * TW_NS_PER_US};
         clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     }

@@ -38,7 +38,7 @@ static bool is_believed(const struct tw_slot *slot, const struct tw_held_positio
     for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
         if ((slot->caps.netting && strcmp(leg->listing->instrument.symbol, position->symbol) == 0) ||
             leg_has_ticket(leg, position->position_id) ||
-            (leg->jobs > 0 && strcmp(leg->open_copy_id, position->client_order_id) == 0))
+            (leg->jobs > 0 && leg_is_of(leg, position->client_order_id)))
             return true;
     return false;
 }
@@ -195,11 +195,10 @@ static const struct tw_held_order *order_there(const struct tw_snapshot *snapsho
     return NULL;
 }
 
-static const struct tw_held_position *position_of_copy(const struct tw_snapshot *snapshot,
-                                                       const char *client_order_id)
+static const struct tw_held_position *position_of_leg(const struct tw_snapshot *snapshot, const struct tw_leg *leg)
 {
-    for (size_t i = 0; i < snapshot->n_positions && client_order_id[0] != '\0'; i++)
-        if (strcmp(snapshot->positions[i].client_order_id, client_order_id) == 0)
+    for (size_t i = 0; i < snapshot->n_positions; i++)
+        if (leg_is_of(leg, snapshot->positions[i].client_order_id))
             return &snapshot->positions[i];
     return NULL;
 }
@@ -209,17 +208,15 @@ static void mend_order(struct tw_leg *leg, const struct tw_snapshot *snapshot)
 {
     if (order_there(snapshot, leg->ticket) != NULL)
         return;
-    const struct tw_held_position *became = position_of_copy(snapshot, leg->open_copy_id);
+    if (leg->slot->caps.netting)
+        return; /* what it became has no id: whoever cancels or closes it asks for it */
+    const struct tw_held_position *became = position_of_leg(snapshot, leg);
     leg_dirty(leg);
     if (became == NULL) {
         leg_close(leg);
         return;
     }
-    leg->is_pending = false;
-    leg->was_open = true;
-    leg->filled = leg->held = leg->ticket_held = became->volume;
-    memcpy(leg->ticket, became->position_id, sizeof leg->ticket);
-    leg_unsettle(leg);
+    leg_filled(leg, became->volume, became->position_id);
 }
 
 static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot)
@@ -231,7 +228,7 @@ static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot
     }
     const struct tw_held_position *there = held_find(snapshot, leg->ticket);
     if (there == NULL && leg->older == NULL)
-        there = position_of_copy(snapshot, leg->open_copy_id); /* renumbered while nobody listened */
+        there = position_of_leg(snapshot, leg); /* renumbered while nobody listened */
     if (there == NULL) {
         leg_ticket_reduce(leg, leg->ticket, 0);
         return;
@@ -338,7 +335,7 @@ static void adopt(struct tw_slot *slot, const struct tw_held_position *there)
     struct tw_leg *leg = position != NULL ? position_leg(position, slot) : NULL;
     if (leg != NULL) {
         pthread_mutex_lock(&slot->mutex);
-        is_adopted = leg->is_closed && leg->jobs == 0 && !leg->was_open && is_refused(copy);
+        is_adopted = leg->is_closed && leg->jobs == 0 && !leg->was_open && (is_refused(copy) || copy->op == TW_OP_PLACE);
         if (is_adopted) {
             leg_adopt(leg, there);
             copy->state = STATE(DONE);

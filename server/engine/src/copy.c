@@ -8,6 +8,7 @@
 #include <tradewake/telemetry/counters.h>
 #include <tradewake/telemetry/sample.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -200,6 +201,21 @@ void leg_close(struct tw_leg *leg)
         leg->next->previous = leg->previous;
 }
 
+/* Something of it comes to be although it was taken for closed: reserves so much again. */
+static void leg_reopen(struct tw_leg *leg, tw_decimal volume)
+{
+    struct tw_slot *slot = leg->slot;
+    leg->is_closed = false;
+    leg->wanted = volume;
+    leg->listing->open_volume += volume;
+    leg->previous = NULL;
+    leg->next = slot->legs;
+    if (slot->legs != NULL)
+        slot->legs->previous = leg;
+    slot->legs = leg;
+    slot->open_positions++;
+}
+
 bool leg_has_ticket(const struct tw_leg *leg, const char *ticket)
 {
     if (strcmp(leg->ticket, ticket) == 0)
@@ -208,6 +224,21 @@ bool leg_has_ticket(const struct tw_leg *leg, const char *ticket)
         if (strcmp(older->id, ticket) == 0)
             return true;
     return false;
+}
+
+bool leg_is_of(const struct tw_leg *leg, const char *client_order_id)
+{
+    return client_order_id[0] != '\0' && (strcmp(leg->open_order_id, client_order_id) == 0 ||
+                                          strcmp(leg->open_copy_id, client_order_id) == 0);
+}
+
+void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id)
+{
+    leg->is_pending = false;
+    leg->was_open = true;
+    leg->filled = leg->held = leg->ticket_held = volume;
+    snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
+    leg_unsettle(leg);
 }
 
 void leg_tickets_clear(struct tw_leg *leg)
@@ -465,6 +496,8 @@ static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t
         return end(copy, STATE(CANCELLED), REASON(WITHDRAWN));
     if (copy->op == TW_OP_OPEN && copy->leg->is_pending) /* an increase; the order it adds to has not filled */
         return end(copy, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
+    if (copy->leg->is_closed) /* it would add to what is not there any more */
+        return end(copy, STATE(SKIPPED), REASON(ALREADY_CLOSED));
     if (subscription_is_halted(copy->subscription))
         return end(copy, STATE(CANCELLED), REASON(HALTED));
     if (slot->stop_out.is_out)
@@ -650,6 +683,8 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
     if (leg->is_closed)
         return end(copy, STATE(SKIPPED),
                    leg->was_open ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
+    if (leg->held == 0 && !leg->is_pending)
+        return end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
     const struct tw_stops_input input = {
         .stop_loss = copy->stop_loss, /* already turned for this follower */
         .take_profit = copy->take_profit,
@@ -755,6 +790,39 @@ static enum gate gate_breaker(struct tw_copy *copy, struct flight *flight)
     return park(copy, REASON(BREAKER_OPEN));
 }
 
+/* What a look-up is about: the copy's latest order, or the one that its cancel did not find. */
+static void order_asked(const struct tw_copy *copy, struct tw_order *order)
+{
+    order->op = copy->asks_open ? TW_OP_PLACE : (enum tw_order_op)copy->last_op;
+    if (copy->asks_open)
+        memcpy(order->client_order_id, copy->leg->open_order_id, sizeof order->client_order_id);
+}
+
+/* The first id follows from the event and needs no record. That there is a further one must be known
+ * after a crash, whatever it takes with it: else the one before would be asked for, found wanting, and sent
+ * again beside it. */
+static bool is_id_written(const struct tw_copy *copy)
+{
+    return copy->record->engine->log == NULL || (copy->order_leg == 0 && copy->id_attempt == 0) ||
+           (copy->written_leg == copy->order_leg && copy->written_attempt == copy->id_attempt);
+}
+
+void copy_written(struct tw_copy *copy, uint8_t order_leg, uint32_t id_attempt)
+{
+    struct tw_slot *slot = slot_of(copy);
+    pthread_mutex_lock(&slot->mutex);
+    copy->written_leg = order_leg;
+    copy->written_attempt = id_attempt;
+    bool may_go = copy->waits_for_journal && is_id_written(copy);
+    if (may_go) {
+        copy->waits_for_journal = false;
+        unpark_list_remove(copy);
+    }
+    pthread_mutex_unlock(&slot->mutex);
+    if (may_go)
+        (void)tw_job_unpark(&copy->job);
+}
+
 /* Fills in the flight's order, or says what happened instead. Takes the slot's mutex. */
 static enum gate take_off(struct tw_copy *copy, struct flight *flight)
 {
@@ -776,10 +844,12 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     enum gate gate = GATE_PASS;
     if (atomic_load_explicit(&copy->record->engine->is_stopping, memory_order_acquire))
         gate = GATE_PARK; /* no new call begins: the next start goes on with it */
+    else if (flight->phase == PHASE_CALL && !is_id_written(copy))
+        gate = GATE_PARK, copy->waits_for_journal = true;
     else if (flight->phase == PHASE_CALL)
         gate = gate_by_op(copy, order, now_wall_ns);
     else
-        order->op = (enum tw_order_op)copy->last_op;
+        order_asked(copy, order);
     if (gate == GATE_PASS)
         gate = gate_breaker(copy, flight);
     if (gate == GATE_PASS) {
@@ -789,6 +859,10 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
         }
         if (opens(copy) && copy->leg->open_copy_id[0] == '\0')
             memcpy(copy->leg->open_copy_id, copy->id, sizeof copy->id);
+        if (opens(copy) && !copy->is_protecting && strcmp(copy->leg->open_copy_id, copy->id) == 0)
+            memcpy(copy->leg->open_order_id, order->client_order_id, sizeof copy->id);
+        if (copy->op == TW_OP_PLACE)
+            copy->leg->placed = copy->volume;
         atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
         if (flight->phase == PHASE_CALL) {
             copy->state = STATE(SENT);
@@ -841,6 +915,10 @@ static void wake_at(struct tw_copy *copy, int64_t due_mono_ns)
 static bool may_try_now(const struct tw_copy *copy)
 {
     const struct tw_slot *slot = slot_of(copy);
+    if (atomic_load_explicit(&slot->engine->is_stopping, memory_order_acquire))
+        return false; /* the next start goes on with it */
+    if (copy->waits_for_journal)
+        return is_id_written(copy);
     switch ((tw_reason)copy->reason) {
     case REASON(FOLLOWER_PAUSED):
     case REASON(MONITORED):
@@ -870,7 +948,11 @@ static void wait_in_slot(struct tw_copy *copy)
     if (copy->wake_mono_ns != 0 && copy->wake_mono_ns < due_ns)
         due_ns = copy->wake_mono_ns;
     copy->wake_mono_ns = 0;
+    copy->waits_for_journal &= !is_ready;
+    bool hurries = copy->waits_for_journal;
     pthread_mutex_unlock(&slot->mutex);
+    if (hurries)
+        changes_hurry(copy->record->engine);
     if (is_ready)
         (void)tw_job_unpark(&copy->job);
     else if (!is_over && due_ns != INT64_MAX)
@@ -944,6 +1026,8 @@ static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
         return;
     if (copy->op == TW_OP_PLACE)
         leg_unsettle(leg);
+    if (leg->is_closed)
+        leg_reopen(leg, copy->volume);
     bool is_other = ack->position_id[0] != '\0' && strcmp(ack->position_id, leg->ticket) != 0;
     if (is_other && leg->ticket_held > 0 && !leg->slot->caps.netting)
         ticket_push(leg);
@@ -1013,6 +1097,19 @@ static void leg_ticket_gone(struct tw_leg *leg, const char *ticket)
         leg_ticket_reduce(leg, ticket, 0);
 }
 
+/* After a crash it is not known whether a cancel, or the close of what the order became, was called last: what
+ * filled something was the close. */
+static enum tw_order_op op_of_answer(struct tw_leg *leg, const struct flight *flight)
+{
+    const struct tw_ack *ack = &flight->call.ack;
+    enum tw_order_op op = flight->call.order.op;
+    if (op != TW_OP_CANCEL || flight->phase != PHASE_LOOKUP || ack->filled_volume == 0)
+        return op;
+    if (leg->is_pending)
+        leg_filled(leg, leg->placed, ack->position_id);
+    return TW_OP_CLOSE;
+}
+
 /* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
  * netting account, a cancel or late stops is not what the copy is. */
 static void apply(struct tw_copy *copy, const struct flight *flight)
@@ -1025,11 +1122,13 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     bool is_gone = ack->outcome == TW_OUTCOME_NOT_FOUND && flight->phase == PHASE_CALL;
     bool executed = ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_PARTIAL;
     bool holds = executed || ack->outcome == TW_OUTCOME_NO_CHANGE;
+    bool waits_there = ack->outcome == TW_OUTCOME_ACCEPTED && flight->phase == PHASE_LOOKUP && ack->order_id[0] != '\0';
     applied_note(copy);
-    bool is_trade = order->op == TW_OP_OPEN || order->op == TW_OP_CLOSE || order->op == TW_OP_PLACE;
+    enum tw_order_op op = op_of_answer(leg, flight);
+    bool is_trade = op == TW_OP_OPEN || op == TW_OP_CLOSE || op == TW_OP_PLACE;
     if (executed && is_trade && ack->filled_volume > 0)
         average_add(copy, ack->filled_volume, ack->average_price);
-    switch (order->op) {
+    switch (op) {
     case TW_OP_CANCEL:
         if (holds)
             leg_close(leg);
@@ -1037,8 +1136,8 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     case TW_OP_MODIFY:
         if (holds)
             apply_stops(leg, order);
-        else if (is_gone)
-            leg_ticket_gone(leg, order->position_id);
+        else if (is_gone && (!leg->slot->caps.netting || net_of(leg->slot, leg->listing) != 0))
+            leg_ticket_gone(leg, order->position_id); /* shares that add up to zero show nothing, and are there */
         return;
     case TW_OP_MODIFY_ORDER:
         if (holds && leg->is_pending) {
@@ -1055,13 +1154,13 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     bool is_opening = copy->op == TW_OP_OPEN || copy->op == TW_OP_PLACE;
     if (is_opening && executed && ack->filled_volume > 0)
         apply_open(copy, ack);
-    else if (copy->op == TW_OP_PLACE && holds)
+    else if (copy->op == TW_OP_PLACE && (holds || waits_there))
         apply_place(copy, ack);
     else if (!is_opening && executed)
         apply_close(copy, ack);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
-    else if (!is_opening && is_gone && order->op == TW_OP_CLOSE)
+    else if (!is_opening && is_gone && op == TW_OP_CLOSE)
         leg_close(leg); /* the one position that it is a share of is not there */
 }
 
@@ -1096,6 +1195,7 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
 
 enum { CANCELS_LOST_MAX = 3 };
 #define CANCEL_AGAIN_NS (100 * TW_NS_PER_MS)
+#define ASK_AGAIN_NS_MAX (5 * TW_NS_PER_S)
 
 /* The second order has leg 1; further ones of a leg with many tickets count on from there. */
 static void next_order(struct tw_copy *copy)
@@ -1105,19 +1205,69 @@ static void next_order(struct tw_copy *copy)
     copy->adapter_attempt = 0;
 }
 
-/* The cancel found nothing: the order has just filled (then what it became is closed, as soon as the
- * broker has told), or it is gone. True: once more. */
+/* The cancel found nothing: the order has filled, which the broker has told or is asked for, or it is gone.
+ * True: it goes on. */
 static bool cancel_again(struct tw_copy *copy, struct tw_verdict *verdict)
 {
-    struct tw_leg *leg = copy->leg;
-    if (leg->is_closed || (leg->held == 0 && copy->cancels_lost == CANCELS_LOST_MAX)) {
-        leg_close(leg);
+    const struct tw_leg *leg = copy->leg;
+    if (leg->is_closed)
         return false;
+    if (leg->held > 0) {
+        copy->id_attempt++; /* the close of what it became is another order */
+        *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED)};
+        return true;
     }
-    copy->cancels_lost++;
-    *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED),
-                                   .at_mono_ns = tw_mono_ns() + (leg->held > 0 ? 0 : CANCEL_AGAIN_NS)};
+    copy->asks_open = true;
+    copy->lookups = copy->absences = 0;
+    *verdict = (struct tw_verdict){.next = TW_NEXT_LOOKUP, .state = STATE(UNKNOWN), .at_mono_ns = tw_mono_ns()};
     return true;
+}
+
+static struct tw_verdict ask_open_again(struct tw_copy *copy)
+{
+    int64_t wait_ns = CANCEL_AGAIN_NS << (copy->lookups < 6 ? copy->lookups : 6);
+    if (copy->lookups < UINT8_MAX)
+        copy->lookups++;
+    return (struct tw_verdict){.next = TW_NEXT_LOOKUP, .state = STATE(UNKNOWN), .reason = REASON(TIMEOUT),
+                               .at_mono_ns = tw_mono_ns() + (wait_ns < ASK_AGAIN_NS_MAX ? wait_ns : ASK_AGAIN_NS_MAX)};
+}
+
+/* What became of the order that a cancel did not find. It filled: the copy goes on and closes that; it waits:
+ * it is cancelled once more; it is gone, which its absence proves only after the settle time. */
+static struct tw_verdict open_asked(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    struct tw_leg *leg = copy->leg;
+    int64_t settled_ns = copy->call_deadline_mono_ns + (int64_t)slot_of(copy)->caps.settle_ms * TW_NS_PER_MS;
+    struct tw_verdict again = {.next = TW_NEXT_CALL, .state = STATE(QUEUED), .at_mono_ns = tw_mono_ns()};
+    applied_note(copy);
+    switch (ack->outcome) {
+    case TW_OUTCOME_DONE:
+    case TW_OUTCOME_PARTIAL:
+        if (ack->filled_volume > 0 && leg->is_pending && !leg->is_closed)
+            leg_filled(leg, ack->filled_volume, ack->position_id);
+        else if (ack->filled_volume == 0 && leg->held == 0)
+            leg_close(leg);
+        break;
+    case TW_OUTCOME_ACCEPTED:
+        again.at_mono_ns += CANCEL_AGAIN_NS;
+        break;
+    case TW_OUTCOME_REJECTED:
+        if (leg->held == 0)
+            leg_close(leg);
+        break;
+    case TW_OUTCOME_NOT_FOUND:
+    case TW_OUTCOME_UNSUPPORTED:
+        copy->absences = (uint8_t)(copy->absences + (tw_mono_ns() > settled_ns));
+        if (leg->held == 0 && copy->absences < CANCELS_LOST_MAX)
+            return ask_open_again(copy);
+        if (leg->held == 0)
+            leg_close(leg);
+        break;
+    default:
+        return ask_open_again(copy);
+    }
+    copy->asks_open = false;
+    return again;
 }
 
 /* The stops were to be the waiting order's, and it is not there: it has just filled (then they are the
@@ -1139,6 +1289,7 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
 {
     const struct tw_ack *ack = &flight->call.ack;
     const struct tw_order *order = &flight->call.order;
+    bool was_close = order->op != TW_OP_CANCEL || (flight->phase == PHASE_LOOKUP && ack->filled_volume > 0);
     if (order->op == TW_OP_CANCEL && ack->outcome == TW_OUTCOME_NOT_FOUND)
         return cancel_again(copy, verdict);
     if (order->op == TW_OP_MODIFY_ORDER && copy->op == TW_OP_MODIFY && ack->outcome == TW_OUTCOME_NOT_FOUND)
@@ -1153,11 +1304,12 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
                                        .reason = REASON(UNPROTECTED), .same_id_again = true};
         return true;
     }
-    bool is_trade = copy->op == TW_OP_OPEN || copy->op == TW_OP_CLOSE;
+    bool is_close = copy->op == TW_OP_CLOSE || (copy->op == TW_OP_CANCEL && was_close);
+    bool is_trade = copy->op == TW_OP_OPEN || is_close;
     /* Each further order has moved something: a volume is filled, or a ticket is gone from the leg. */
     bool is_netting_gone = slot_of(copy)->caps.netting && ack->outcome == TW_OUTCOME_NOT_FOUND;
     bool has_more = slot_of(copy)->caps.netting ? is_trade && !is_netting_gone
-                                                : copy->op == TW_OP_CLOSE && !copy->leg->is_closed;
+                                                : is_close && !copy->leg->is_closed;
     bool is_next_ticket = copy->op == TW_OP_MODIFY && !copy->leg->is_closed &&
                           ticket_at(copy->leg, copy->tickets_done + 1u) != NULL;
     if (is_next_ticket)
@@ -1264,8 +1416,13 @@ static void land(struct flight *flight)
     if (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND)
         tell_keep(copy, ack);
     slot->answers++;
-    struct tw_verdict verdict = judge(copy, flight, now_mono_ns);
-    apply(copy, flight);
+    struct tw_verdict verdict;
+    if (flight->phase == PHASE_LOOKUP && copy->asks_open) {
+        verdict = open_asked(copy, ack);
+    } else {
+        verdict = judge(copy, flight, now_mono_ns);
+        apply(copy, flight);
+    }
     follow(copy, flight, &verdict);
     if (verdict.next == TW_NEXT_LOOKUP && copy->late != NULL)
         verdict.at_mono_ns = now_mono_ns; /* no need to ask: it has come by itself */

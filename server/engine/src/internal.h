@@ -156,6 +156,7 @@ struct tw_leg {
     bool is_unsettled;     /* it has just filled: what the master reduced meanwhile was not reduced here */
     uint32_t jobs;         /* copies of it that are not terminal */
     tw_decimal wanted;     /* planned by opens: reserved in the listing */
+    tw_decimal placed;     /* of it, by the order that waits, or waited, at the broker */
     tw_decimal filled, held;
     tw_decimal open_price;
     tw_decimal order_price;            /* of its order while is_pending, as the broker has it */
@@ -164,6 +165,7 @@ struct tw_leg {
     tw_decimal ticket_held;      /* of held, under this ticket; hedging accounts */
     struct older_ticket *older;  /* the rest of it, newest first */
     char open_copy_id[TW_COPY_ID_BYTES]; /* once its first call was made */
+    char open_order_id[TW_COPY_ID_BYTES]; /* the client order id of the latest call that was to open it */
     struct tw_copy *unsent_modify; /* the latest change that has not been sent */
     struct tw_copy *applied;        /* copies whose answers changed it and are not written yet */
     struct tw_leg *previous, *next; /* in slot->legs */
@@ -276,10 +278,14 @@ struct tw_copy {
     uint32_t calls;
     uint32_t id_attempt; /* of the client order id: a close goes on for hours, and no id comes twice */
     uint32_t leg_ids[2]; /* client order ids sent so far, by order leg */
+    uint32_t written_attempt; /* and the order leg below: the id that the journal has, durably */
     uint8_t lookups, absences, adapter_attempt;
     uint8_t op, side, type, action, state, phase, sizing;
     uint8_t last_op;     /* of the latest order call */
     uint8_t order_leg;   /* netting: 1 once the first of two orders is done */
+    uint8_t written_leg;
+    bool waits_for_journal; /* its next order has an id that the journal does not have yet */
+    bool asks_open;      /* a cancel that found nothing: what became of the order is asked for */
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
     uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
@@ -356,7 +362,9 @@ struct tw_engine {
     char instance_id[17], journal_id[17];
     struct tw_journal *log;      /* NULL = nothing is kept */
     int64_t started_wall_ns, started_mono_ns;
-    bool asks_first; /* the machine lost power: opens observed before the start are asked for first */
+    /* When the first run after the machine had lost power began; 0 = it did not. For a while, what may have been
+     * sent before is asked for first. */
+    int64_t power_lost_wall_ns;
 
     atomic_bool is_halted; /* everything */
     atomic_bool is_stopping;
@@ -539,6 +547,12 @@ void copy_wake_parked(struct tw_slot *slot);
 void copy_refused_withdraw(const struct tw_leg *leg);
 /* Under the slot's mutex: its answers have been written. */
 void applied_forget(struct tw_copy *copy);
+/* The journal has it, durably, with the id of this order leg and attempt. Thread: journal. */
+void copy_written(struct tw_copy *copy, uint8_t order_leg, uint32_t id_attempt);
+/* Whether the order that opens, or opened, the leg has this client order id. */
+bool leg_is_of(const struct tw_leg *leg, const char *client_order_id);
+/* Its order at the broker filled: what it became. Under the slot's mutex. */
+void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */
 void leg_close(struct tw_leg *leg);
 void leg_reduce(struct tw_leg *leg, tw_decimal volume);
@@ -558,6 +572,8 @@ void log_await(struct tw_engine *engine, uint64_t sequence);
 /* Under the slot's mutex: the leg changed without a copy. After the mutex: push what was marked. */
 void leg_dirty(struct tw_leg *leg);
 void slot_dirty_push(struct tw_slot *slot);
+/* Somebody waits for what is in the lists to be durable. */
+void changes_hurry(struct tw_engine *engine);
 /* The event is durable once the journal is at durable_sequence; takes a reference. */
 void record_await_durable(struct tw_record *record);
 

@@ -24,7 +24,7 @@ struct recovery {
     struct tw_engine *engine;
     struct numbered slots, subscriptions, positions, legs, records;
     uint64_t events, outcomes;
-    bool is_sealed;       /* the last thing the log says is a clean stop */
+    bool is_sealed, was_sealed; /* the last thing the log says, or the one before it, is a clean stop */
     char boot_id[40];     /* of the machine, when the log was last opened */
     struct tw_error *error;
 };
@@ -422,8 +422,14 @@ static bool read_sync(struct recovery *r, struct state_in *in)
 
 static bool read_boot(struct recovery *r, struct state_in *in)
 {
-    state_get_text(in, r->boot_id, sizeof r->boot_id);
+    char boot_id[sizeof r->boot_id], instance_id[sizeof r->engine->instance_id];
+    state_get_text(in, boot_id, sizeof boot_id);
     state_get_text(in, r->engine->journal_id, sizeof r->engine->journal_id);
+    state_get_text(in, instance_id, sizeof instance_id);
+    int64_t started_wall_ns = state_get_i(in);
+    if (r->boot_id[0] != '\0' && !r->was_sealed && strcmp(boot_id, r->boot_id) != 0)
+        r->engine->power_lost_wall_ns = started_wall_ns;
+    memcpy(r->boot_id, boot_id, sizeof boot_id);
     return !in->failed;
 }
 
@@ -467,6 +473,7 @@ static tw_status on_record(void *context, uint64_t sequence, uint16_t type, cons
 {
     struct recovery *r = context;
     struct state_in in = {bytes, bytes + size, false};
+    r->was_sealed = r->is_sealed;
     r->is_sealed = type == STATE_SEAL;
     if (read_by_type(r, type, &in, sequence))
         return TW_OK;
@@ -594,6 +601,8 @@ static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool ask
 {
     struct tw_slot *slot = copy->subscription->slot;
     struct tw_leg *leg = copy->leg;
+    copy->written_leg = copy->order_leg; /* it was read from there */
+    copy->written_attempt = copy->id_attempt;
     copy->job.lane = slot->lane;
     copy->job.key = leg->key;
     copy->job.job_class = copy->reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
@@ -740,7 +749,8 @@ tw_status recover(struct tw_engine *engine, const struct tw_engine_options *want
         return status;
     }
     bool is_fresh = tw_journal_appended(engine->log) == 0;
-    engine->asks_first = !is_fresh && !r.is_sealed && strcmp(boot_id, r.boot_id) != 0;
+    if (!is_fresh && !r.is_sealed && strcmp(boot_id, r.boot_id) != 0)
+        engine->power_lost_wall_ns = engine->started_wall_ns;
     for (uint64_t i = 0; i < r.subscriptions.room; i++)
         if (r.subscriptions.items[i] != NULL)
             engine->next_subscription = (uint32_t)i;

@@ -229,6 +229,7 @@ struct planning {
     uint32_t n_touched;
     int64_t now_wall_ns;
     bool is_full_close;
+    bool is_closed_already; /* its close came before it, and there may be something to be closed */
     /* Decides one copy: leaves it QUEUED and ready, or ends it with a reason. */
     void (*plan_one)(struct planning *planning, struct tw_copy *copy);
 };
@@ -309,6 +310,14 @@ void view_of_leg(struct tw_follower_view *view, const struct tw_leg *leg)
     view->held_is_reversed = leg->is_reversed;
 }
 
+/* Whether the event may have been carried out by a run whose log the power cut took. */
+static bool may_be_known(const struct planning *p)
+{
+    int64_t lost_wall_ns = p->engine->power_lost_wall_ns;
+    return lost_wall_ns != 0 && p->event->observed_wall_ns < lost_wall_ns &&
+           p->now_wall_ns < lost_wall_ns + ASKS_FIRST_NS;
+}
+
 static void plan_one_open(struct planning *p, struct tw_copy *copy)
 {
     struct tw_subscription *subscription = copy->subscription;
@@ -331,7 +340,8 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     struct tw_plan plan;
     view_fill(p->master, subscription, &view);
     view_of_leg(&view, leg);
-    tw_plan_open(p->event, &view, p->now_wall_ns, &plan);
+    /* What may have been sent in time is not too old to be asked for. */
+    tw_plan_open(p->event, &view, may_be_known(p) ? p->event->observed_wall_ns : p->now_wall_ns, &plan);
     copy_plan_set(copy, &plan);
     if (plan.state != STATE(QUEUED)) {
         copy_end_unsent(copy, plan.state, plan.reason);
@@ -347,8 +357,7 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     copy->sizing = (uint8_t)plan.sizing;
     copy->wanted = plan.wanted;
     copy_ready(copy, leg, false);
-    if (p->engine->asks_first && p->event->observed_wall_ns < p->engine->started_wall_ns &&
-        p->now_wall_ns < p->engine->started_wall_ns + ASKS_FIRST_NS)
+    if (may_be_known(p))
         copy_ask_first(copy);
 }
 
@@ -412,7 +421,7 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
     copy->listing = leg->listing;
     copy->symbol = leg->listing->instrument.symbol;
     copy->side = (uint8_t)tw_side_opposite(leg->side);
-    if (leg->is_closed) {
+    if (leg->is_closed && leg->jobs == 0) { /* what adds to it may be at the broker still */
         if (leg->was_open)
             plan_skip(copy, action, STATE(DONE), REASON(ALREADY_CLOSED));
         else
@@ -431,6 +440,9 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
     copy->price = p->event->price;
     close_ready(copy, leg, p->is_full_close,
                 decision.volume > 0 ? decision.volume : leg->wanted, action);
+    /* All of a position by its ticket can be closed twice without harm; a part of it, or of a sum, cannot. */
+    if (may_be_known(p) && (!p->is_full_close || leg->slot->caps.netting))
+        copy_ask_first(copy);
 }
 
 /* The change before this one has not been sent: it gives way, and what only it said is kept. */
@@ -638,6 +650,8 @@ static void plan_one_trigger(struct planning *p, struct tw_copy *copy)
         plan_skip(copy, ACTION(LINK), STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
     } else if (policy == TW_PENDING_SKIP) {
         plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(PENDING_SKIPPED));
+    } else if (p->is_closed_already) {
+        plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(ALREADY_CLOSED));
     } else if (p->order == NULL) {
         plan_skip(copy, ACTION(OPEN), STATE(SKIPPED), REASON(MISSING_SPEC));
     } else {
@@ -766,13 +780,15 @@ static bool legs_make(struct planning *p)
     return p->new_legs != NULL;
 }
 
-/* A mark, or what was closed under this id, gives way. True: it was a mark, and this open is too late. */
+/* A mark, or what was closed under this id, gives way. True: it was a mark, and this open is too late. But
+ * what a run before the power cut may have opened is asked for, and closed. */
 static bool gives_way(struct planning *p)
 {
     struct tw_position *position = p->position;
     if (position == NULL)
         return false;
-    if (position->state == POSITION_MARK) {
+    p->is_closed_already = position->state == POSITION_MARK && may_be_known(p);
+    if (position->state == POSITION_MARK && !p->is_closed_already) {
         position->state = POSITION_CLOSED;
         p->plan_one = plan_one_marked;
         return true;
@@ -845,18 +861,24 @@ static bool prepare_modify_order(struct planning *p)
     return true;
 }
 
-static bool prepare_cancel(struct planning *p)
+/* It is over, and was never placed: a place that comes later is too late. */
+static bool mark_order(struct planning *p, const char *order_id)
 {
-    p->plan_one = plan_one_cancel;
-    if (p->position != NULL)
-        return true;
-    struct tw_position *mark = position_new(p->master, p->event->order_id, true);
+    struct tw_position *mark = position_new(p->master, order_id, true);
     if (mark == NULL)
         return false;
     mark->state = POSITION_MARK;
     touch(p, mark);
     position_remember(mark);
     return true;
+}
+
+static bool prepare_cancel(struct planning *p)
+{
+    p->plan_one = plan_one_cancel;
+    if (p->position != NULL)
+        return true;
+    return mark_order(p, p->event->order_id);
 }
 
 static void finish_cancel(struct planning *p)
@@ -911,6 +933,7 @@ static struct tw_position *trigger_position(struct planning *p, struct tw_positi
     if (position != NULL && position->state == POSITION_OPEN)
         return position; /* another part of the same order */
     if (position != NULL) {
+        p->is_closed_already = position->state == POSITION_MARK;
         position_unhash(position);
         touch(p, position);
     }
@@ -931,6 +954,8 @@ static bool prepare_trigger(struct planning *p)
     const struct tw_event *trigger = p->event;
     struct tw_position *order = order_find(p->master, trigger->order_id);
     bool is_known = order != NULL && order->pending != NULL;
+    if (order == NULL && !mark_order(p, trigger->order_id))
+        return false;
     tw_decimal volume = trigger->volume;
     if (volume == TW_DECIMAL_UNSET && is_known)
         volume = order->remaining > 0 ? order->remaining : order->initial;
@@ -958,6 +983,14 @@ static tw_decimal close_remaining(const struct tw_event *event, const struct tw_
     return remaining < position->remaining ? remaining : position->remaining;
 }
 
+/* The close of what this one leaves, under its new ticket, came before it. */
+static bool is_rest_closed(const struct planning *p)
+{
+    const char *ticket = p->event->new_position_id;
+    const struct tw_position *rest = ticket[0] != '\0' ? position_find(p->master, ticket) : NULL;
+    return rest != NULL && rest != p->position && rest->state == POSITION_MARK;
+}
+
 static bool prepare_close(struct planning *p)
 {
     const struct tw_event *event = p->event;
@@ -981,7 +1014,7 @@ static bool prepare_close(struct planning *p)
         p->is_full_close = !names_rest;
         return true;
     }
-    position->remaining = close_remaining(event, position);
+    position->remaining = is_rest_closed(p) ? 0 : close_remaining(event, position);
     p->is_full_close = position->remaining == 0;
     return true;
 }
@@ -1148,6 +1181,16 @@ static void note_event(struct tw_master *master, const struct tw_submission *sub
     master->last_received_wall_ns = submission->received_wall_ns;
 }
 
+/* The close came before its open: what is found of that is closed now. */
+static void close_again(struct planning *p)
+{
+    char event_id[TW_ID_BYTES];
+    fleet_event_id(p->engine, "repair", event_id);
+    struct tw_record *record = sequencer_close_legs(p->master, p->position, NULL, ORIGIN(REPAIR), event_id);
+    if (record != NULL)
+        tw_record_release(record);
+}
+
 /* Plans what the event comes to. record: filled in; the event's own, or one of a snapshot's. Under the
  * master's mutex. False: no memory, and the record is gone. */
 bool sequencer_run(struct tw_master *master, const struct tw_event *event, struct tw_record *record)
@@ -1178,8 +1221,12 @@ bool sequencer_run(struct tw_master *master, const struct tw_event *event, struc
         kinds[event->kind].finish(&planning);
     if (planning.position != NULL)
         touch(&planning, planning.position);
+    if (planning.is_closed_already)
+        position_finish(planning.position);
     record_enter(record);
     plan_all(&planning);
+    if (planning.is_closed_already)
+        close_again(&planning);
     return true;
 }
 

@@ -120,18 +120,14 @@ static void on_order_gone(void *context, const char *order_id, const char *clien
     struct tw_leg *leg = leg_by_ticket(slot, order_id);
     if (leg == NULL) /* it filled before its own answer was taken up */
         for (leg = slot->legs; leg != NULL; leg = leg->next)
-            if (client_order_id[0] != '\0' && strcmp(leg->open_copy_id, client_order_id) == 0)
+            if (leg_is_of(leg, client_order_id))
                 break;
     if (leg != NULL)
         leg_dirty(leg);
     if (leg != NULL && position_id[0] == '\0') {
         leg_close(leg);
     } else if (leg != NULL && leg->filled == 0) {
-        leg->is_pending = false;
-        leg->was_open = true;
-        leg->filled = leg->held = leg->ticket_held = leg->wanted;
-        snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
-        leg_unsettle(leg);
+        leg_filled(leg, leg->placed, position_id);
     }
     pthread_mutex_unlock(&slot->mutex);
     slot_dirty_push(slot);

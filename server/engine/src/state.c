@@ -130,7 +130,7 @@ void state_get_text(struct state_in *in, char *ret, size_t size)
     U(side) U(order_type) U(is_from_order) U(is_reversed) U(ignores_stop_loss)                       \
     U(ignores_take_profit) U(is_pending) U(is_closed) U(was_open) U(is_close_planned)                \
     I(wanted) I(filled) I(held) I(open_price) I(stop_loss) I(take_profit) I(ticket_held)  \
-    I(order_price)
+    I(order_price) I(placed)
 
 #define POSITION_FIELDS(U, I)                                                                        \
     U(state) I(initial) I(remaining) I(observed_wall_ns) I(opened_wall_ns)
@@ -204,6 +204,7 @@ void state_put_leg(struct state_out *out, const struct tw_leg *thing)
     LEG_FIELDS(PUT_U, PUT_I)
     state_put_text(out, thing->ticket);
     state_put_text(out, thing->open_copy_id);
+    state_put_text(out, thing->open_order_id);
     uint32_t n_older = 0;
     for (const struct older_ticket *older = thing->older; older != NULL; older = older->next)
         n_older++;
@@ -237,6 +238,7 @@ void state_get_leg(struct state_in *in, struct tw_leg *thing)
     LEG_FIELDS(GET_U, GET_I)
     state_get_text(in, thing->ticket, sizeof thing->ticket);
     state_get_text(in, thing->open_copy_id, sizeof thing->open_copy_id);
+    state_get_text(in, thing->open_order_id, sizeof thing->open_order_id);
     leg_tickets_clear(thing);
     struct older_ticket **at = &thing->older;
     uint64_t n_older = state_get_u(in);
