@@ -119,6 +119,12 @@ void machine_print(FILE *to, const struct machine *machine)
             machine->realtime_allowed ? "allowed" : "not allowed");
 }
 
+void machine_words(const struct machine *machine, char *words, size_t size)
+{
+    snprintf(words, size, "%u cores of %s, Linux %s, real-time priority %s", machine->cores, machine->model,
+             machine->kernel, machine->realtime_allowed ? "allowed" : "not allowed");
+}
+
 void progress(const char *what, uint32_t done, uint32_t all)
 {
     enum { WIDTH = 30 };

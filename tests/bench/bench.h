@@ -16,6 +16,7 @@ struct bench_options {
     const char *pools;   /* comma-separated; NULL = all */
     const char *points;  /* numbers, comma-separated */
     const char *adapter; /* of the server's followers */
+    const char *plot;    /* the picture's file; NULL = none */
     bool json, realtime, pinned;
 };
 
@@ -60,6 +61,8 @@ struct machine {
 void machine_look(struct machine *ret);
 void machine_json(FILE *to, const struct machine *machine);
 void machine_print(FILE *to, const struct machine *machine);
+/* In one line, for below a picture's title. */
+void machine_words(const struct machine *machine, char *words, size_t size);
 
 /* A bar on a terminal's stderr while a long run goes on; nothing elsewhere. */
 void progress(const char *what, uint32_t done, uint32_t all);

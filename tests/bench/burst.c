@@ -1,6 +1,7 @@
 /* burst.c - closes x followers calls at once over each pool, pools taking turns within each round.
  */
 #include "bench.h"
+#include "plot.h"
 #include "pool.h"
 
 #include <tradewake/base/clock.h>
@@ -16,16 +17,20 @@
 #include <unistd.h>
 
 static const struct pool *const all_pools[] = {
-    &pool_floor, &pool_tradewake, &pool_growing, &pool_thread_per_call, &pool_condvar,
+    &pool_floor,   &pool_tradewake, &pool_growing, &pool_thread_per_call,
+    &pool_condvar,
 #ifdef BENCH_HAS_GLIB
     &pool_glib,
 #endif
-    &pool_libuv, &pool_wake,
+    &pool_libuv,   &pool_tokio,     &pool_java,    &pool_wake,
 };
 enum { GO = 'g', END = 'e' };
 enum { POOLS_MAX = sizeof all_pools / sizeof all_pools[0], STAIRS = 8 };
 
-static const char pools_by_default[] = "floor,tradewake,growing,thread-per-call,condvar,glib,libuv";
+static const char pools_by_default[] =
+    "floor,tradewake,growing,thread-per-call,condvar,glib,libuv,tokio,java";
+/* One copy alone is compared with the bare wake: a leader would only stand in its way. */
+static const char pools_of_one_copy[] = "wake,tradewake,condvar,glib,libuv,tokio,java";
 
 /* What parent and child share. */
 struct seat_memory {
@@ -58,10 +63,12 @@ struct seat {
 
 /* ---- the child ---- */
 
-static double cpu_us_now(void)
+static double cpu_us_now(const struct burst *burst)
 {
-    struct timespec used;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    struct timespec used = {0};
+    clockid_t clock = CLOCK_PROCESS_CPUTIME_ID;
+    if (burst->cpu_of == 0 || clock_getcpuclockid(burst->cpu_of, &clock) == 0)
+        clock_gettime(clock, &used);
     return (double)used.tv_sec * 1e6 + (double)used.tv_nsec / 1e3;
 }
 
@@ -70,8 +77,8 @@ static void burst_once(const struct pool *pool, struct burst *burst, struct seat
     uint32_t threads = atomic_load(&burst->threads);
     atomic_store(&burst->answered, 0);
     memory->threads_ready = threads;
-    double cpu_us = cpu_us_now();
-    memory->from_mono_ns = tw_mono_ns();
+    double cpu_us = cpu_us_now(burst);
+    memory->from_mono_ns = burst->from_mono_ns = tw_mono_ns();
     pool->submit(burst);
     uint32_t most = threads;
     while (atomic_load(&burst->answered) < burst_copies(burst)) {
@@ -80,7 +87,7 @@ static void burst_once(const struct pool *pool, struct burst *burst, struct seat
         usleep(1000);
     }
     memory->threads_created = most - threads;
-    memory->cpu_us = cpu_us_now() - cpu_us;
+    memory->cpu_us = cpu_us_now(burst) - cpu_us;
 }
 
 static _Noreturn void child_main(const struct seat *seat, const struct bench_options *options)
@@ -257,12 +264,22 @@ static void seat_conclude(struct seat *seat, uint32_t rounds)
     seat->event_ms = series_median(&seat->event, rounds);
 }
 
-static const struct seat *seat_named(const struct seat *seats, size_t n, const char *name)
+static const struct seat *seat_of(const struct seat *seats, size_t n, const struct pool *pool)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcmp(seats[i].pool->name, name) == 0)
+        if (seats[i].pool == pool)
             return &seats[i];
     return NULL;
+}
+
+/* What the others are compared with; NULL: nothing. */
+static const struct seat *bottom_of(const struct bench_options *options, const struct seat *seats,
+                                    size_t n)
+{
+    const struct seat *floor = seat_of(seats, n, &pool_floor),
+                      *wake = seat_of(seats, n, &pool_wake);
+    bool is_one = options->closes * options->followers == 1;
+    return wake != NULL && (is_one || floor == NULL) ? wake : floor;
 }
 
 static void stairs_json(const struct seat *seat)
@@ -282,7 +299,7 @@ static void stairs_json(const struct seat *seat)
 
 static void burst_json(const struct bench_options *options, struct seat *seats, size_t n)
 {
-    const struct seat *bottom = seat_named(seats, n, "floor");
+    const struct seat *bottom = bottom_of(options, seats, n);
     struct machine machine;
     machine_look(&machine);
     printf("{\"bench\":\"burst\",\"closes\":%u,\"followers\":%u,\"copies\":%u,\"answer_ms\":%.3f,"
@@ -305,9 +322,10 @@ static void burst_json(const struct bench_options *options, struct seat *seats, 
         if (bottom != NULL) {
             struct ratio p50 = ratio_of(seats[i].own.p50, bottom->own.p50, options->rounds);
             struct ratio max = ratio_of(seats[i].own.max, bottom->own.max, options->rounds);
-            printf(",\"to_floor\":{\"p50\":%.3f,\"p50_low\":%.3f,\"p50_high\":%.3f,\"max\":%.3f,"
+            printf(",\"to_%s\":{\"p50\":%.3f,\"p50_low\":%.3f,\"p50_high\":%.3f,\"max\":%.3f,"
                    "\"max_low\":%.3f,\"max_high\":%.3f}",
-                   p50.middle, p50.low, p50.high, max.middle, max.low, max.high);
+                   bottom->pool->name, p50.middle, p50.low, p50.high, max.middle, max.low,
+                   max.high);
         }
         stairs_json(&seats[i]);
         printf("}");
@@ -343,7 +361,7 @@ static void stairs_print(struct seat *seats, size_t n)
 
 static void burst_print(const struct bench_options *options, struct seat *seats, size_t n)
 {
-    const struct seat *bottom = seat_named(seats, n, "floor");
+    const struct seat *bottom = bottom_of(options, seats, n);
     struct machine machine;
     machine_look(&machine);
     machine_print(stdout, &machine);
@@ -355,9 +373,9 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
            (double)options->answer_ns / 1e6, options->threads,
            options->realtime && machine.realtime_allowed ? "real-time" : "ordinary",
            options->rounds);
-    printf("%-16s %8s %8s %8s %8s | %9s %8s %8s | %6s %7s | %s\n", "pool", "own p50", "p95", "p99",
-           "max", "event p50", "max", "cold max", "CPU us", "created",
-           "own of floor's: p50        max (spread)");
+    printf("%-16s %8s %8s %8s %8s | %9s %8s %8s | %6s %7s | %s %s (spread)\n", "pool", "own p50",
+           "p95", "p99", "max", "event p50", "max", "cold max", "CPU us", "created",
+           "own p50 and max to those of", bottom != NULL ? bottom->pool->name : "nothing");
     for (size_t i = 0; i < n; i++) {
         const struct seat *seat = &seats[i];
         printf("%-16s %8.3f %8.3f %8.3f %8.3f | %9.3f %8.3f %8.3f | %6.1f %7u |", seat->pool->name,
@@ -373,6 +391,62 @@ static void burst_print(const struct bench_options *options, struct seat *seats,
         printf("\n");
     }
     stairs_print(seats, n);
+}
+
+/* The staircase, and the pools side by side. */
+static bool burst_plot(const struct bench_options *options, const struct seat *seats, size_t n)
+{
+    static const char *const figures[] = {"p50", "p95", "max", "max, cold"};
+    enum { FIGURES = sizeof figures / sizeof figures[0] };
+    double x[POOLS_MAX][STAIRS], y[POOLS_MAX][STAIRS], index[POOLS_MAX], value[FIGURES][POOLS_MAX];
+    struct plot_series stairs[POOLS_MAX], sides[FIGURES];
+    const char *names[POOLS_MAX];
+    for (size_t i = 0; i < n; i++) {
+        const struct seat *seat = &seats[i];
+        size_t steps = 0;
+        for (unsigned s = 0; s < STAIRS; s++)
+            if (seat->stair_n[s] > 0) {
+                x[i][steps] = 32u << s;
+                y[i][steps++] = figure_median(seat->stair_ms[s], seat->stair_n[s]);
+            }
+        stairs[i] = (struct plot_series){.name = seat->pool->name,
+                                         .x = x[i],
+                                         .y = y[i],
+                                         .n = steps,
+                                         .is_ours = seat->pool == &pool_tradewake};
+        names[i] = seat->pool->name;
+        index[i] = (double)i;
+        value[0][i] = seat->own_ms.p50;
+        value[1][i] = seat->own_ms.p95;
+        value[2][i] = seat->own_ms.max;
+        value[3][i] = seat->cold.max;
+    }
+    for (size_t f = 0; f < FIGURES; f++)
+        sides[f] = (struct plot_series){.name = figures[f], .x = index, .y = value[f], .n = n};
+    const struct plot_panel panels[] = {
+        {.title = "Own time by the threads there were when a copy started",
+         .x_label = "threads at start, up to",
+         .y_label = "median own time, ms",
+         .series = stairs,
+         .n_series = n,
+         .is_y_log = true},
+        {.title = "Own time of each pool",
+         .x_label = "pool",
+         .y_label = "own time, ms",
+         .series = sides,
+         .n_series = FIGURES,
+         .x_names = names,
+         .n_x_names = n,
+         .is_y_log = true},
+    };
+    struct machine machine;
+    char title[128], about[256];
+    machine_look(&machine);
+    machine_words(&machine, about, sizeof about);
+    snprintf(title, sizeof title, "%u closes x %u followers, calls of %.0f ms, %u rounds",
+             options->closes, options->followers, (double)options->answer_ns / 1e6,
+             options->rounds);
+    return plot_write(options->plot, title, about, panels, sizeof panels / sizeof panels[0]);
 }
 
 /* ---- the command ---- */
@@ -460,13 +534,21 @@ int bench_burst(const struct bench_options *given)
     if (!is_good)
         return 2;
     signal(SIGPIPE, SIG_IGN);
-    for (size_t i = 0; i < POOLS_MAX && is_good; i++)
-        if (is_named(options->pools != NULL ? options->pools : pools_by_default,
-                     all_pools[i]->name)) {
-            seats[n].pool = all_pools[i];
-            figures_new(&seats[n], options);
-            is_good = seat_open(&seats[n++], options);
+    const char *wanted = options->pools != NULL                      ? options->pools
+                         : options->closes * options->followers == 1 ? pools_of_one_copy
+                                                                     : pools_by_default;
+    for (size_t i = 0; i < POOLS_MAX && is_good; i++) {
+        const struct pool *pool = all_pools[i];
+        if (!is_named(wanted, pool->name))
+            continue;
+        if (pool->is_there != NULL && !pool->is_there()) {
+            fprintf(stderr, "%s is left out, it is %s\n", pool->name, pool->missing);
+            continue;
         }
+        seats[n].pool = pool;
+        figures_new(&seats[n], options);
+        is_good = seat_open(&seats[n++], options);
+    }
     is_good = is_good && rounds_run(options, seats, n);
     for (size_t i = 0; i < n && is_good; i++)
         seat_conclude(&seats[i], options->rounds);
@@ -474,6 +556,8 @@ int bench_burst(const struct bench_options *given)
         burst_json(options, seats, n);
     else if (is_good)
         burst_print(options, seats, n);
+    if (is_good && options->plot != NULL)
+        is_good = burst_plot(options, seats, n);
     for (size_t i = 0; i < n; i++) {
         seat_close(&seats[i]);
         figures_free(&seats[i]);

@@ -11,19 +11,20 @@ struct command {
     const char *name, *about;
     int (*run)(const struct bench_options *options);
     uint32_t rounds; /* when nobody says; few where a round takes long and hardly varies */
+    bool has_plot;
 };
 
 static const struct command commands[] = {
-    {"burst", "closes x followers calls at once over each pool", bench_burst, 15},
-    {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost, 15},
-    {"serve-burst", "the burst through a running server: own time and path time", bench_serve_burst, 15},
-    {"intake", "events per second and latency, beside a bare gRPC C core echo", bench_intake, 15},
-    {"scale", "30 to 10 000 followers without threads: own time, CPU per copy", bench_scale, 5},
-    {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3},
-    {"waits", "1000 waits of a second: threads, timers, jobs", bench_waits, 3},
-    {"requests", "1200 requests behind one lock: one thread, thread each, executor", bench_requests, 1},
-    {"plan", "planning alone: ns per follower, all rules set", bench_plan, 15},
-    {"sampler", "ns per sample on the worker's side", bench_sampler, 15},
+    {"burst", "closes x followers calls at once over each pool", bench_burst, 15, true},
+    {"ready-cost", "what ready threads cost: ms to create, KiB each", bench_ready_cost, 15, false},
+    {"serve-burst", "the burst through a running server: own time and path time", bench_serve_burst, 15, true},
+    {"intake", "events per second and latency, beside a bare gRPC C core echo", bench_intake, 15, false},
+    {"scale", "30 to 10 000 followers without threads: own time, CPU per copy", bench_scale, 5, true},
+    {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3, false},
+    {"waits", "1000 waits of a second: threads, timers, jobs", bench_waits, 3, false},
+    {"requests", "1200 requests behind one lock: one thread, thread each, executor", bench_requests, 1, false},
+    {"plan", "planning alone: ns per follower, all rules set", bench_plan, 15, false},
+    {"sampler", "ns per sample on the worker's side", bench_sampler, 15, false},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -41,7 +42,7 @@ static const struct option options_table[] = {
     {"--followers", "copies of each event (30)", NUMBER, AT(followers)},
     {"--answer", "how long each call is blocked (130ms)", DURATION, AT(answer_ns)},
     {"--work", "what the submitting thread does for each event before it hands over (0us)", DURATION, AT(work_ns)},
-    {"--pools", "floor,tradewake,growing,thread-per-call,condvar,glib,libuv; also wake", TEXT, AT(pools)},
+    {"--pools", "floor,tradewake,growing,thread-per-call,condvar,glib,libuv,tokio,java; also wake", TEXT, AT(pools)},
     {"--rounds", "what is compared takes turns within each (15; 5 or fewer where they are long)", NUMBER, AT(rounds)},
     {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},
     {"--outstanding", "intake: events on their way at once (32)", NUMBER, AT(outstanding)},
@@ -51,6 +52,7 @@ static const struct option options_table[] = {
     {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},
     {"--no-realtime", "the same as --realtime off", WITHOUT, AT(realtime)},
     {"--no-pin", "workers anywhere in the affinity mask", WITHOUT, AT(pinned)},
+    {"--plot", "burst, scale, serve-burst: a picture of it, FILE.svg", TEXT, AT(plot)},
     {"--json", "one object instead of a table", SWITCH, AT(json)},
 };
 enum { OPTIONS = sizeof options_table / sizeof options_table[0] };
@@ -159,7 +161,13 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COMMANDS; i++)
         if (argc > 1 && strcmp(argv[1], commands[i].name) == 0) {
             options.rounds = commands[i].rounds;
-            return options_read(argc, argv, &options) ? commands[i].run(&options) : 2;
+            if (!options_read(argc, argv, &options))
+                return 2;
+            if (options.plot != NULL && !commands[i].has_plot) {
+                fprintf(stderr, "--plot: %s has no picture\n", commands[i].name);
+                return 2;
+            }
+            return commands[i].run(&options);
         }
     return usage(stderr);
 }

@@ -24,6 +24,8 @@ struct burst {
     struct copy_times *copies;
     _Atomic uint32_t answered;
     _Atomic uint32_t threads; /* of the pool now; kept by the pool */
+    int64_t from_mono_ns;     /* the burst's beginning */
+    int cpu_of; /* the process whose processor time counts; 0 = the one that submits */
 };
 
 static inline uint32_t burst_copies(const struct burst *burst)
@@ -47,6 +49,8 @@ struct pool_settings {
 struct pool {
     const char *name, *about;
     bool is_new_each_round; /* what it has learned in one burst would spoil the next */
+    bool (*is_there)(void); /* NULL: always */
+    const char *missing;    /* what to say when it is not */
 
     /* Returns false with words on stderr. */
     bool (*open)(const struct pool_settings *settings, struct burst *burst);
@@ -57,6 +61,6 @@ struct pool {
 };
 
 extern const struct pool pool_floor, pool_wake, pool_tradewake, pool_growing, pool_thread_per_call,
-    pool_condvar, pool_glib, pool_libuv;
+    pool_condvar, pool_glib, pool_libuv, pool_java, pool_tokio;
 
 #endif

@@ -2,7 +2,8 @@
  *
  * floor: a group of sleeping threads per core and a leader per core; a burst changes a word and
  * wakes, every thread takes a number. No queue, no job, no lock. wake: the same without leaders,
- * the submitter wakes everybody itself; for one copy this is the bare futex wake. */
+ * the submitter wakes everybody itself, its own core's first; for one copy this is the bare futex
+ * wake. */
 #include "bench.h"
 #include "pool.h"
 
@@ -115,13 +116,14 @@ static bool floor_open(const struct pool_settings *settings, struct burst *burst
     return failed == 0;
 }
 
-/* The shares, with nobody awake; then the wakes are all that is left. */
-static void floor_share(struct burst *burst)
+/* The shares, with nobody awake; then the wakes are all that is left. What cannot be shared evenly goes to `begin`
+ * and those after it. */
+static void floor_share(struct burst *burst, uint32_t begin)
 {
     uint32_t copies = burst_copies(burst);
     int first = 0;
     for (uint32_t g = 0; g < n_groups; g++) {
-        int share = (int)(copies / n_groups + (g < copies % n_groups));
+        int share = (int)(copies / n_groups + ((g + n_groups - begin) % n_groups < copies % n_groups));
         groups[g].first = first;
         first += share;
         atomic_store(&groups[g].end, 0);
@@ -140,7 +142,7 @@ static void events_begin(struct burst *burst)
 static void floor_submit(struct burst *burst)
 {
     events_begin(burst);
-    floor_share(burst);
+    floor_share(burst, 0);
     for (uint32_t g = 0; g < n_groups; g++) {
         if (atomic_load(&groups[g].end) == 0)
             continue;
@@ -149,10 +151,20 @@ static void floor_submit(struct burst *burst)
     }
 }
 
+/* The group of the core that this thread is on: a wake there needs no interrupt to another. */
+static uint32_t group_here(void)
+{
+    int core = sched_getcpu();
+    for (uint32_t g = 0; g < n_groups; g++)
+        if ((int)groups[g].core == core)
+            return g;
+    return 0;
+}
+
 static void wake_submit(struct burst *burst)
 {
     events_begin(burst);
-    floor_share(burst);
+    floor_share(burst, group_here());
     for (uint32_t g = 0; g < n_groups; g++)
         if (atomic_load(&groups[g].end) > 0)
             group_wake(&groups[g]);

@@ -5,6 +5,7 @@
  * every follower; a round has as many as make --events copies. */
 #include "bench.h"
 #include "driven.h"
+#include "plot.h"
 
 #include <tradewake/base/clock.h>
 
@@ -190,6 +191,35 @@ static void scale_print(const struct bench_options *options, const struct point 
                points[i].idle_cpu_us_per_s, points[i].copies_per_s);
 }
 
+static bool scale_plot(const struct bench_options *options, const struct point *points, uint32_t n)
+{
+    double x[POINTS_MAX], p50[POINTS_MAX], p99[POINTS_MAX], max[POINTS_MAX], cpu_us[POINTS_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = points[i].followers;
+        p50[i] = points[i].own_ms.p50;
+        p99[i] = points[i].own_ms.p99;
+        max[i] = points[i].own_ms.max;
+        cpu_us[i] = points[i].cpu_us_per_copy;
+    }
+    const struct plot_series own[] = {{.name = "p50", .x = x, .y = p50, .n = n},
+                                      {.name = "p99", .x = x, .y = p99, .n = n},
+                                      {.name = "max", .x = x, .y = max, .n = n}};
+    const struct plot_series cpu[] = {{.name = "whole server", .x = x, .y = cpu_us, .n = n}};
+    const struct plot_panel panels[] = {
+        {.title = "Own time of a copy, one event after the other", .x_label = "followers", .y_label = "own time, ms",
+         .series = own, .n_series = 3, .is_y_log = true},
+        {.title = "Processor time of a copy", .x_label = "followers", .y_label = "CPU, microseconds per copy",
+         .series = cpu, .n_series = 1},
+    };
+    struct machine machine;
+    char title[128], about[256];
+    machine_look(&machine);
+    machine_words(&machine, about, sizeof about);
+    snprintf(title, sizeof title, "Followers without threads, %u copies a round, %u rounds", options->events,
+             options->rounds);
+    return plot_write(options->plot, title, about, panels, 2);
+}
+
 int bench_scale(const struct bench_options *options)
 {
     struct point points[POINTS_MAX] = {0};
@@ -204,5 +234,5 @@ int bench_scale(const struct bench_options *options)
         if (!point_run(options, &points[i]))
             return 1;
     scale_print(options, points, n);
-    return 0;
+    return options->plot == NULL || scale_plot(options, points, n) ? 0 : 1;
 }

@@ -11,6 +11,7 @@
  * is stopped while a burst is sent, and its path times must show the stop. */
 #include "bench.h"
 #include "driven.h"
+#include "plot.h"
 #include "pool.h"
 
 #include <tradewake/base/clock.h>
@@ -270,6 +271,7 @@ static bool late_try(struct served *served, struct round_times *times, struct la
     if (!events_send(served, &opens))
         return false;
     kill(served->server.pid, SIGSTOP);
+    waitpid(served->server.pid, NULL, WUNTRACED); /* every thread of it has stopped */
     pid_t waker = waker_start(served->server.pid);
     bool is_good = events_send(served, &closes);
     waitpid(waker, NULL, 0);
@@ -461,6 +463,40 @@ static void account_print(const struct bench_options *options, const struct acco
            account->late.path_ms_server_max, account->late.own_ms_p50);
 }
 
+static bool account_plot(const struct bench_options *options, const struct account *account)
+{
+    static const char *const figures[] = {"own p50", "own max", "path p50", "path max"};
+    enum { FIGURES = sizeof figures / sizeof figures[0] };
+    double value[FIGURES][SIDES], index[SIDES];
+    struct plot_series series[FIGURES];
+    for (enum side side = SIDE_FLOOR; side < SIDES; side++) {
+        struct times own = series_median(&account->own[side], options->rounds);
+        struct times path = series_median(&account->path[side], options->rounds);
+        index[side] = side;
+        value[0][side] = side == SIDE_FLOOR ? 0 : own.p50; /* the floor knows no receipt */
+        value[1][side] = side == SIDE_FLOOR ? 0 : own.max;
+        value[2][side] = path.p50;
+        value[3][side] = path.max;
+    }
+    for (size_t f = 0; f < FIGURES; f++)
+        series[f] = (struct plot_series){.name = figures[f], .x = index, .y = value[f], .n = SIDES};
+    const struct plot_panel panel = {.title = "Own time: since the server received; path time: since the client began",
+                                     .x_label = account->realtime ? "leaders with real-time priority" : "ordinary leaders",
+                                     .y_label = "ms",
+                                     .series = series,
+                                     .n_series = FIGURES,
+                                     .x_names = side_names,
+                                     .n_x_names = SIDES,
+                                     .is_y_log = true};
+    struct machine machine;
+    char title[128], about[256];
+    machine_look(&machine);
+    machine_words(&machine, about, sizeof about);
+    snprintf(title, sizeof title, "%u closes x %u followers through the server, calls of %.0f ms, %u rounds",
+             options->closes, options->followers, (double)options->answer_ns / 1e6, options->rounds);
+    return plot_write(options->plot, title, about, &panel, 1);
+}
+
 /* ---- The command ---- */
 
 static bool watch_open(struct served *served)
@@ -533,6 +569,8 @@ int bench_serve_burst(const struct bench_options *options)
         account_json(options, &account);
     else if (is_good)
         account_print(options, &account);
+    if (is_good && options->plot != NULL)
+        is_good = account_plot(options, &account);
     served_close(&served);
     floor_close(&floor);
     for (enum side side = SIDE_FLOOR; side < SIDES; side++) {
