@@ -11,7 +11,8 @@
 #include <stdio.h>
 
 struct bench_options {
-    uint32_t closes, followers, rounds, threads, outstanding, events;
+    uint32_t closes, followers, rounds, threads, outstanding, events, rate, seconds;
+    bool has_followers; /* somebody said how many */
     int64_t answer_ns, work_ns;
     const char *pools;   /* comma-separated; NULL = all */
     const char *points;  /* numbers, comma-separated */
@@ -28,6 +29,7 @@ int bench_scale(const struct bench_options *options);
 int bench_min_threads(const struct bench_options *options);
 int bench_waits(const struct bench_options *options);
 int bench_requests(const struct bench_options *options);
+int bench_sustained(const struct bench_options *options);
 int bench_plan(const struct bench_options *options);
 int bench_sampler(const struct bench_options *options);
 

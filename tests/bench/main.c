@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"serve-burst", "the burst through a running server: own time and path time", bench_serve_burst, 15, true},
     {"intake", "events per second and latency, beside a bare gRPC C core echo", bench_intake, 15, false},
     {"scale", "30 to 10 000 followers without threads: own time, CPU per copy", bench_scale, 5, true},
+    {"sustained", "a steady rate of copies, every sample read: none lost, memory bounded", bench_sustained, 1, false},
     {"min-threads", "50 jobs on a pool that grows every half second, by its minimum", bench_min_threads, 3, false},
     {"waits", "1000 waits of a second: threads, timers, jobs", bench_waits, 3, false},
     {"requests", "1200 requests behind one lock: one thread, thread each, executor", bench_requests, 1, false},
@@ -39,7 +40,7 @@ struct option {
 #define AT(member) offsetof(struct bench_options, member)
 static const struct option options_table[] = {
     {"--closes", "events of a burst (27)", NUMBER, AT(closes)},
-    {"--followers", "copies of each event (30)", NUMBER, AT(followers)},
+    {"--followers", "copies of each event (30; sustained: 1000)", NUMBER, AT(followers)},
     {"--answer", "how long each call is blocked (130ms)", DURATION, AT(answer_ns)},
     {"--work", "what the submitting thread does for each event before it hands over (0us)", DURATION, AT(work_ns)},
     {"--pools", "floor,tradewake,growing,thread-per-call,condvar,glib,libuv,tokio,java; also wake", TEXT, AT(pools)},
@@ -47,6 +48,8 @@ static const struct option options_table[] = {
     {"--threads", "ready threads of each pool (1024)", NUMBER, AT(threads)},
     {"--outstanding", "intake: events on their way at once (32)", NUMBER, AT(outstanding)},
     {"--events", "intake: events of a round; scale: copies of one (20000)", NUMBER, AT(events)},
+    {"--rate", "sustained: copies a second (100000)", NUMBER, AT(rate)},
+    {"--seconds", "sustained: for so long (10)", NUMBER, AT(seconds)},
     {"--points", "scale, plan: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
     {"--adapter", "serve-burst: the followers' broker (paper)", TEXT, AT(adapter)},
     {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},
@@ -139,6 +142,7 @@ static bool options_read(int argc, char **argv, struct bench_options *options)
             fprintf(stderr, "%s is \"%s\", expected: %s\n", option->name, value, option->about);
             return false;
         }
+        options->has_followers |= option->offset == AT(followers);
         i += has_value;
     }
     return true;
@@ -151,6 +155,8 @@ int main(int argc, char **argv)
                                     .threads = 1024,
                                     .outstanding = 32,
                                     .events = 20000,
+                                    .rate = 100000,
+                                    .seconds = 10,
                                     .points = "30,100,300,1000,3000,10000",
                                     .adapter = "paper",
                                     .answer_ns = 130 * TW_NS_PER_MS,
