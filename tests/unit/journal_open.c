@@ -414,6 +414,16 @@ Test(journal_open, the_oldest_segment_without_its_header_is_damage)
     REFUSED(TW_INVALID, "damage in", "00000001.log at offset 0", "without its header");
 }
 
+/* The next segment's file is there already, all zeros: it was made when the first was begun. */
+Test(journal_open, an_oldest_segment_that_lost_all_its_bytes_is_damage)
+{
+    log_of(3);
+    cr_assert_not_null(disk_segment(&oracle.disk, 2));
+    disk_truncate(disk_segment(&oracle.disk, 1), 0);
+
+    REFUSED(TW_INVALID, "damage in", "00000001.log at offset 0", "without its header");
+}
+
 Test(journal_open, a_first_start_that_was_cut_short_is_begun_again)
 {
     open_well();

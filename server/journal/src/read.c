@@ -57,9 +57,9 @@ static tw_status judge_bad_place(struct log_reading *reading, uint32_t at,
 }
 
 /* The oldest segment is not begun. A first start that was cut short leaves zeros, or a part of the
- * header and zeros; anything else was a log. */
-static tw_status judge_oldest(struct log_reading *reading, const struct segment_end *end,
-                              struct tw_error *error)
+ * header and zeros, and nothing else: a second file, even of zeros, is made when the first is begun
+ * and durable. Anything else was a log. */
+static tw_status judge_oldest(struct log_reading *reading, const struct segment_end *end)
 {
     uint32_t number = reading->list.numbers[reading->first];
     const struct segment_image *image = &reading->image;
@@ -67,7 +67,9 @@ static tw_status judge_oldest(struct log_reading *reading, const struct segment_
         image->size <= SEGMENT_HEADER_BYTES ||
         is_all_zero(image->bytes + SEGMENT_HEADER_BYTES, image->size - SEGMENT_HEADER_BYTES);
 
-    if (number != 1 || !is_empty || end->found == FOUND_CHAIN) {
+    bool is_alone = reading->first + 1 == reading->list.count;
+
+    if (number != 1 || !is_empty || !is_alone || end->found == FOUND_CHAIN) {
         set_verdict(reading, VERDICT_DAMAGE, number, 0,
                     "the log's oldest segment, without its header");
         return TW_OK;
@@ -77,7 +79,7 @@ static tw_status judge_oldest(struct log_reading *reading, const struct segment_
         set_verdict(reading, VERDICT_TORN, number, 0, "part of the first header");
     else
         set_verdict(reading, VERDICT_WHOLE, number, 0, "a log that was never begun");
-    return judge_later(reading, reading->first, error);
+    return TW_OK;
 }
 
 static tw_status judge_not_begun(struct log_reading *reading, uint32_t at,
@@ -86,7 +88,7 @@ static tw_status judge_not_begun(struct log_reading *reading, uint32_t at,
     uint32_t number = reading->list.numbers[at];
 
     if (at == reading->first)
-        return judge_oldest(reading, end, error);
+        return judge_oldest(reading, end);
     if (end->found == FOUND_CHAIN) {
         set_verdict(reading, VERDICT_DAMAGE, number, 0,
                     "a segment that does not follow the one before it");
