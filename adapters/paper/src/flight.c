@@ -3,6 +3,7 @@
 #include "news.h"
 
 #include <tradewake/base/clock.h>
+#include <tradewake/base/crash_point.h>
 
 #include <assert.h>
 #include <stdlib.h>
@@ -104,6 +105,7 @@ static void depart_locked(struct account *account, struct flight *flight, int64_
 
 static void depart(struct flight *flight, int64_t now)
 {
+    tw_crash_point_if(flight->kind == FLIGHT_EXECUTE, "paper.departing");
     struct account *account = flight->session->account;
     pthread_mutex_lock(&account->lock);
     depart_locked(account, flight, now);
@@ -183,9 +185,13 @@ static void arrive_locked(struct account *account, struct flight *flight)
     if (fault == FAULT_HANG) {
         if (flight->kind == FLIGHT_EXECUTE)
             swallow(account);
+        tw_crash_point("paper.hanging");
         return;
     }
+    tw_crash_point_if(flight->kind == FLIGHT_EXECUTE, "paper.arrived");
+    tw_crash_point_if(flight->kind == FLIGHT_LOOKUP, "paper.asked");
     serve(account, flight);
+    tw_crash_point_if(flight->kind == FLIGHT_EXECUTE, "paper.executed");
     if (fault == FAULT_DROP_REPLY) {
         account_disconnect(account, "the broker dropped the connection", false);
         land_ambiguous(flight, TRADEWAKE__V1__REASON__REASON_NO_CONNECTION);

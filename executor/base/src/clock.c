@@ -1,4 +1,5 @@
 #include <tradewake/base/clock.h>
+#include <tradewake/base/crash_point.h>
 
 #include <stdio.h>
 #include <time.h>
@@ -17,7 +18,7 @@ int64_t tw_mono_ns(void)
 
 int64_t tw_wall_ns(void)
 {
-    return read_ns(CLOCK_REALTIME);
+    return read_ns(CLOCK_REALTIME) + tw_fault_number("CLOCK_STEP_MS", 0) * TW_NS_PER_MS;
 }
 
 void tw_time_text(int64_t wall_ns, char text[TW_TIME_TEXT_BYTES])

@@ -3,6 +3,7 @@
 #include "serving.h"
 
 #include <tradewake/base/clock.h>
+#include <tradewake/base/crash_point.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/base/log.h>
 #include <tradewake/wire/message.h>
@@ -367,6 +368,7 @@ static void request_take(struct tw_call *call, const grpc_byte_buffer *buffer)
 {
     ProtobufCMessage *request;
     struct tw_refusal invalid;
+    tw_crash_point("rpc.received");
     if (request_decode(call, buffer, &request, &invalid))
         request_give(call, request, NULL);
     else if (call->method->row->takes_invalid)
@@ -561,6 +563,7 @@ static void on_write(struct tw_call *call, bool ok)
 
 static void on_finish(struct tw_call *call, bool ok)
 {
+    tw_crash_point("rpc.answered");
     if (call->is_close_in_finish)
         on_close(call, ok);
 }

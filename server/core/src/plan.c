@@ -1,6 +1,7 @@
 #include "opening.h"
 
 #include <tradewake/base/clock.h>
+#include <tradewake/base/crash_point.h>
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -460,6 +461,13 @@ static const struct {
     {"monitor", rule_monitor},
 };
 
+/* Test builds can be one whose rules are others: what it reads in a log must not be decided anew. */
+static void rules_change(struct tw_plan *plan)
+{
+    if (tw_fault("RULES") != NULL && plan->state == STATE(QUEUED))
+        plan->volume *= 3;
+}
+
 void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *view,
                   int64_t now_wall_ns, struct tw_plan *ret)
 {
@@ -491,6 +499,7 @@ void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *v
             return;
         }
     }
+    rules_change(ret);
     note(&opening, "order", "", TEXT(ret->volume), "%s%s %s %s is sent", side_word(ret->side),
          type_word(ret->type), TEXT(ret->volume), ret->listing->instrument.symbol);
 }

@@ -3,6 +3,8 @@
  * it is full. */
 #include "inside.h"
 
+#include <tradewake/base/crash_point.h>
+
 #include <errno.h>
 
 static bool is_full_disk(int result)
@@ -152,6 +154,7 @@ static int fill_next(struct tw_journal *journal, uint64_t wanted)
             result =
                 disk_write_zeros(journal->disk, journal->next.fd, from, to, &journal->next_zeros);
         (void)pthread_mutex_unlock(&journal->ahead_mutex);
+        tw_crash_point_if(more, "journal.segment_zeros");
         if (more && result == 0)
             result = sync_next(journal);
     }

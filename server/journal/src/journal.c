@@ -1,5 +1,6 @@
 #include "inside.h"
 
+#include <tradewake/base/crash_point.h>
 #include <tradewake/base/log.h>
 
 #include <assert.h>
@@ -89,6 +90,7 @@ int journal_create_segment(const struct tw_journal *journal, uint32_t number)
         (void)disk->close(disk->context, fd);
         return result;
     }
+    tw_crash_point("journal.segment_named");
     return fd;
 }
 
@@ -179,6 +181,7 @@ static void begin_next(struct tw_journal *journal)
     (void)pthread_mutex_lock(&journal->sync_mutex);
     if (!is_all_durable(journal))
         sync_or_die(journal);
+    tw_crash_point("journal.segment_ended");
     (void)pthread_mutex_lock(&journal->ahead_mutex); /* waits for one step of zeros at most */
 
     struct segment_file ended = journal->current;
@@ -190,6 +193,7 @@ static void begin_next(struct tw_journal *journal)
                                       journal->previous_crc);
     if (result < 0)
         journal_die(journal, result, "writing the header of", journal->current.number);
+    tw_crash_point("journal.segment_begun");
     atomic_store_explicit(&journal->offset, SEGMENT_HEADER_BYTES, memory_order_relaxed);
 
     (void)pthread_mutex_unlock(&journal->ahead_mutex);

@@ -1,7 +1,9 @@
 /* open.c - reads what is there, decides what a bad place is, and prepares to append. */
+#include "disk_faulty.h"
 #include "inside.h"
 #include "read.h"
 
+#include <tradewake/base/crash_point.h>
 #include <tradewake/base/log.h>
 
 #include <errno.h>
@@ -322,7 +324,9 @@ static tw_status journal_new(const struct tw_journal_options *options,
                              struct tw_journal **ret_journal, struct tw_error *error)
 {
     uint64_t segment_bytes =
-        options->segment_bytes ? options->segment_bytes : SEGMENT_BYTES_DEFAULT;
+        options->segment_bytes
+            ? options->segment_bytes
+            : (uint64_t)tw_fault_number("SEGMENT_BYTES", SEGMENT_BYTES_DEFAULT);
     if (segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > SEGMENT_BYTES_MAX / 2)
         return tw_error_set(error, TW_INVALID,
                             "journal: segment_bytes is %" PRIu64 ", expected %u..%u", segment_bytes,
@@ -335,7 +339,7 @@ static tw_status journal_new(const struct tw_journal_options *options,
     if (journal == NULL)
         return tw_error_set(error, TW_NO_MEMORY, "journal: no memory");
     *journal = (struct tw_journal){
-        .disk = options->disk ? options->disk : tw_journal_disk_real(),
+        .disk = options->disk ? options->disk : disk_default(),
         .die = options->die ? options->die : die_for_real,
         .segment_bytes = segment_bytes,
         .syncs = options->syncs,

@@ -31,7 +31,11 @@
 #define TW_FOLLOWERS_PER_MASTER_MAX 10000u /* the answer with every copy stays under 4 MiB */
 #define TW_FOLLOWERS_MAX 100000u
 #define TW_PARALLEL_MAX 64u      /* max_parallel of one follower */
+#ifdef TW_CRASH_POINTS
+#define TW_PLAN_CHUNK 4u         /* small fleets have several chunks too */
+#else
 #define TW_PLAN_CHUNK 256u       /* followers planned, written and submitted at once */
+#endif
 
 /* Streams. */
 #define TW_STREAMS_PER_PEER_MAX 64u
