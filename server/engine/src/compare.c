@@ -23,8 +23,6 @@ static char *print(struct tw_arena *arena, const char *text)
     return arena_print(arena, "%s", text);
 }
 
-static bool symbol_is_there(const struct tw_snapshot *snapshot, const char *symbol);
-
 static const struct tw_held_position *held_find(const struct tw_snapshot *snapshot, const char *ticket)
 {
     for (size_t i = 0; i < snapshot->n_positions; i++)
@@ -59,8 +57,6 @@ static void leg_compare(const struct tw_leg *leg, const struct tw_snapshot *snap
                         struct tw_arena *arena, Tradewake__V1__CompareFollowerResponse *ret)
 {
     const struct tw_held_position *there = held_find(snapshot, leg->ticket);
-    if (leg->slot->caps.netting && symbol_is_there(snapshot, leg->listing->instrument.symbol))
-        return; /* one position for all shares: their sum is compared by nobody but the eye */
     if (leg->older != NULL && there != NULL && there->volume == leg->ticket_held)
         return;
     if (leg->jobs > 0 || (there != NULL && there->volume == leg->held))
@@ -76,6 +72,74 @@ static void leg_compare(const struct tw_leg *leg, const struct tw_snapshot *snap
     drift->believed_volume = arena_decimal(arena, leg->held);
     drift->broker_volume = there != NULL ? arena_decimal(arena, there->volume) : print(arena, "0");
     drift->client_order_id = print(arena, leg->open_copy_id);
+}
+
+/* ---- Netting: one position for all shares of a symbol, so their sum is compared ---- */
+
+static const struct tw_held_position *net_find(const struct tw_snapshot *snapshot, const char *symbol)
+{
+    for (size_t i = 0; i < snapshot->n_positions; i++)
+        if (strcmp(snapshot->positions[i].symbol, symbol) == 0)
+            return &snapshot->positions[i];
+    return NULL;
+}
+
+static bool is_on_its_way(const struct tw_slot *slot, const struct tw_listing *listing)
+{
+    for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == listing && leg->jobs > 0)
+            return true;
+    return false;
+}
+
+/* What is more than ours on our side is a hand's; what is less, or on the other side, is a difference. */
+static Tradewake__V1__DriftKind net_kind(tw_decimal believed, tw_decimal there, bool is_ours)
+{
+    if (there == 0)
+        return TRADEWAKE__V1__DRIFT_KIND__DRIFT_KIND_MISSING;
+    if (believed == 0)
+        return is_ours ? TRADEWAKE__V1__DRIFT_KIND__DRIFT_KIND_EXTRA
+                       : TRADEWAKE__V1__DRIFT_KIND__DRIFT_KIND_FOREIGN;
+    bool is_more = believed > 0 ? there > believed : there < believed;
+    return is_more ? TRADEWAKE__V1__DRIFT_KIND__DRIFT_KIND_FOREIGN
+                   : TRADEWAKE__V1__DRIFT_KIND__DRIFT_KIND_VOLUME;
+}
+
+static tw_decimal signed_volume(const struct tw_held_position *position)
+{
+    if (position == NULL)
+        return 0;
+    return position->side == TW_BUY ? position->volume : -position->volume;
+}
+
+static void net_compare(const struct tw_slot *slot, const struct tw_leg *leg, const struct tw_snapshot *snapshot,
+                        struct tw_arena *arena, Tradewake__V1__CompareFollowerResponse *ret)
+{
+    const struct tw_held_position *position = net_find(snapshot, leg->listing->instrument.symbol);
+    tw_decimal believed = slot_net(slot, leg->listing), there = signed_volume(position);
+    if (believed == there || is_on_its_way(slot, leg->listing))
+        return;
+    bool is_ours = position != NULL && position->client_order_id[0] != '\0';
+    Tradewake__V1__Drift *drift = drift_add(arena, ret, net_kind(believed, there, is_ours));
+    if (drift == NULL)
+        return;
+    bool is_short = believed < 0 || (believed == 0 && there < 0); /* volumes are of this side */
+    drift->symbol = print(arena, leg->listing->instrument.symbol);
+    drift->believed_volume = arena_decimal(arena, is_short ? -believed : believed);
+    drift->broker_volume = arena_decimal(arena, is_short ? -there : there);
+    if (position != NULL) {
+        drift->broker_position_id = print(arena, position->position_id);
+        drift->client_order_id = print(arena, position->client_order_id);
+    }
+}
+
+/* The first of the symbol's legs that holds something speaks for all. */
+static bool speaks_for_symbol(const struct tw_slot *slot, const struct tw_leg *leg)
+{
+    const struct tw_leg *first = slot->legs;
+    while (first->listing != leg->listing || !first->was_open)
+        first = first->next;
+    return first == leg;
 }
 
 static void position_compare(const struct tw_slot *slot, const struct tw_held_position *there,
@@ -157,8 +221,10 @@ static bool compare(struct tw_slot *slot, const struct tw_snapshot *snapshot, st
             held_add(leg, arena, ret);
         else if (leg->is_pending)
             order_add(leg, arena, ret);
-        if (leg->was_open)
+        if (leg->was_open && !slot->caps.netting)
             leg_compare(leg, snapshot, arena, ret);
+        else if (leg->was_open && speaks_for_symbol(slot, leg))
+            net_compare(slot, leg, snapshot, arena, ret);
     }
     for (size_t i = 0; i < snapshot->n_positions; i++)
         position_compare(slot, &snapshot->positions[i], arena, ret);
@@ -240,24 +306,6 @@ static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot
     leg_ticket_reduce(leg, leg->ticket, there->volume);
 }
 
-static bool symbol_is_there(const struct tw_snapshot *snapshot, const char *symbol)
-{
-    for (size_t i = 0; i < snapshot->n_positions; i++)
-        if (strcmp(snapshot->positions[i].symbol, symbol) == 0)
-            return true;
-    return false;
-}
-
-/* Whether our shares of a netting symbol add up to something: then the position must be there. */
-static bool is_net_open(const struct tw_slot *slot, const struct tw_listing *listing)
-{
-    tw_decimal net = 0;
-    for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
-        if (leg->listing == listing)
-            net += leg->side == TW_BUY ? leg->held : -leg->held;
-    return net != 0;
-}
-
 /* Under the slot's mutex. What is on its way is left to its answer. */
 static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
 {
@@ -269,8 +317,8 @@ static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
             mend_order(leg, snapshot);
         else if (leg->held > 0 && !slot->caps.netting)
             mend_position(leg, snapshot);
-        else if (leg->held > 0 && is_net_open(slot, leg->listing) &&
-                 !symbol_is_there(snapshot, leg->listing->instrument.symbol))
+        else if (leg->held > 0 && slot_net(slot, leg->listing) != 0 &&
+                 net_find(snapshot, leg->listing->instrument.symbol) == NULL)
             leg_reduce(leg, 0);
     }
 }

@@ -232,6 +232,18 @@ bool leg_is_of(const struct tw_leg *leg, const char *client_order_id)
                                           strcmp(leg->open_copy_id, client_order_id) == 0);
 }
 
+/* A netting account's order has filled into a position that is there: its stops are the position's from now on, of
+ * which the broker has told already. */
+static void net_stops_take(struct tw_leg *leg)
+{
+    for (const struct tw_leg *other = leg->slot->legs; other != NULL; other = other->next)
+        if (other != leg && other->listing == leg->listing && other->held > 0) {
+            leg->stop_loss = other->stop_loss;
+            leg->take_profit = other->take_profit;
+            return;
+        }
+}
+
 void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id)
 {
     leg->is_pending = false;
@@ -239,6 +251,8 @@ void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id)
     leg->filled = leg->held = leg->ticket_held = volume;
     snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
     leg_unsettle(leg);
+    if (leg->slot->caps.netting)
+        net_stops_take(leg);
 }
 
 void leg_tickets_clear(struct tw_leg *leg)
@@ -425,8 +439,7 @@ static enum gate park(struct tw_copy *copy, tw_reason reason)
     return GATE_PARK;
 }
 
-/* What is ours of a symbol at a netting account; below 0 = short. */
-static tw_decimal net_of(const struct tw_slot *slot, const struct tw_listing *listing)
+tw_decimal slot_net(const struct tw_slot *slot, const struct tw_listing *listing)
 {
     tw_decimal net = 0;
     for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
@@ -435,12 +448,36 @@ static tw_decimal net_of(const struct tw_slot *slot, const struct tw_listing *li
     return net;
 }
 
+static bool is_beyond(bool is_below, tw_decimal price, tw_decimal stop)
+{
+    return price == TW_DECIMAL_UNSET || (is_below ? stop < price : stop > price);
+}
+
+/* A close that leaves shares on the other side turns the position over: it carries the stops of one of them, the
+ * newest that has any, as far as they are still on their side of the price. */
+static void order_stops_of_others(const struct tw_leg *closing, struct tw_order *order)
+{
+    const struct tw_listing *listing = closing->listing;
+    bool is_long = order->side == TW_BUY;
+    tw_decimal price = is_long ? listing->bid : listing->ask;
+    const struct tw_leg *leg = closing->slot->legs;
+    while (leg != NULL && (leg == closing || leg->listing != listing || leg->side != order->side || leg->held <= 0 ||
+                           (leg->own_stop_loss <= 0 && leg->own_take_profit <= 0)))
+        leg = leg->next;
+    if (leg == NULL)
+        return;
+    if (leg->own_stop_loss > 0 && is_beyond(is_long, price, leg->own_stop_loss))
+        order->stop_loss = leg->own_stop_loss;
+    if (leg->own_take_profit > 0 && is_beyond(!is_long, price, leg->own_take_profit))
+        order->take_profit = leg->own_take_profit;
+}
+
 /* A netting account has one position: what brings it nearer to zero is a reduction, and no order
  * crosses zero. */
 static void order_net(const struct tw_copy *copy, struct tw_order *order, enum tw_side side,
                       tw_decimal volume)
 {
-    struct tw_net_order net = tw_net_decide(net_of(slot_of(copy), copy->listing), side, volume);
+    struct tw_net_order net = tw_net_decide(slot_net(slot_of(copy), copy->listing), side, volume);
     order->op = net.is_reduction ? TW_OP_CLOSE : TW_OP_OPEN;
     order->type = TW_ORDER_MARKET;
     order->side = side;
@@ -449,6 +486,8 @@ static void order_net(const struct tw_copy *copy, struct tw_order *order, enum t
     order->position_id[0] = '\0';
     if (net.is_reduction || copy->op == TW_OP_CLOSE)
         order->stop_loss = order->take_profit = TW_DECIMAL_UNSET;
+    if (!net.is_reduction && copy->op == TW_OP_CLOSE && copy->id_attempt == 0) /* refused with them: without */
+        order_stops_of_others(copy->leg, order);
 }
 
 /* When the next open may begin: at most max_orders_per_second in any second. 0 = now. */
@@ -633,12 +672,52 @@ static enum gate gate_modify_order(struct tw_copy *copy, struct tw_order *order)
     return gate_reduce(copy);
 }
 
+/* Whether stops of this share can be those of the position. */
+static bool is_on_its_side(const struct tw_leg *leg)
+{
+    if (!leg->slot->caps.netting || leg->is_pending)
+        return true;
+    tw_decimal net = slot_net(leg->slot, leg->listing);
+    return leg->side == TW_BUY ? net > 0 : net < 0;
+}
+
+/* What the event does not name is the share's own, where the one position has another share's. */
+static tw_decimal own_if_unset(const struct tw_leg *leg, tw_decimal wanted, tw_decimal own)
+{
+    return wanted == TW_DECIMAL_UNSET && leg->slot->caps.netting && !leg->is_pending && own > 0 ? own : wanted;
+}
+
+bool leg_stops_decide(const struct tw_leg *leg, const struct tw_copy *change, tw_decimal *ret_stop_loss,
+                      tw_decimal *ret_take_profit)
+{
+    const struct tw_stops_input input = {
+        .stop_loss = own_if_unset(leg, change->stop_loss, leg->own_stop_loss), /* turned for this follower already */
+        .take_profit = own_if_unset(leg, change->take_profit, leg->own_take_profit),
+        .side = leg->side,
+        .listing = leg->listing,
+        /* The master's has filled, ours not: the order's stops are meant. */
+        .pending_price = leg->is_pending ? leg->order_price : TW_DECIMAL_UNSET,
+    };
+    tw_stops_decide(&input, ret_stop_loss, ret_take_profit);
+    return is_on_its_side(leg);
+}
+
+void leg_own_stops(struct tw_leg *leg, const struct tw_copy *copy)
+{
+    if (copy->stop_loss != TW_DECIMAL_UNSET)
+        leg->own_stop_loss = copy->stop_loss;
+    if (copy->take_profit != TW_DECIMAL_UNSET)
+        leg->own_take_profit = copy->take_profit;
+}
+
 /* Its stops did not come with the open: they are placed now. */
 static enum gate gate_protect(struct tw_copy *copy, struct tw_order *order)
 {
     const struct tw_leg *leg = copy->leg;
     if (leg->is_closed)
         return end(copy, STATE(DONE), REASON(ALREADY_CLOSED));
+    if (!is_on_its_side(leg))
+        return end(copy, STATE(DONE), REASON(UNSPECIFIED)); /* its stops are not the position's */
     order->op = TW_OP_MODIFY;
     if (!slot_of(copy)->caps.netting)
         memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
@@ -685,16 +764,11 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
                    leg->was_open ? REASON(ALREADY_CLOSED) : REASON(NO_COPY_TO_ACT_ON));
     if (leg->held == 0 && !leg->is_pending)
         return end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
-    const struct tw_stops_input input = {
-        .stop_loss = copy->stop_loss, /* already turned for this follower */
-        .take_profit = copy->take_profit,
-        .side = leg->side,
-        .listing = leg->listing,
-        /* The master's has filled, ours not: the order's stops are meant. */
-        .pending_price = leg->is_pending ? leg->order_price : TW_DECIMAL_UNSET,
-    };
     bool is_waiting = leg->is_pending;
-    tw_stops_decide(&input, &order->stop_loss, &order->take_profit);
+    if (!leg_stops_decide(leg, copy, &order->stop_loss, &order->take_profit)) {
+        leg_own_stops(leg, copy);
+        return end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_CHANGE));
+    }
     bool same_stop_loss = order->stop_loss == TW_DECIMAL_UNSET || order->stop_loss == leg->stop_loss;
     bool same_take_profit = order->take_profit == TW_DECIMAL_UNSET ||
                             order->take_profit == leg->take_profit;
@@ -1036,8 +1110,11 @@ static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
     leg->held += ack->filled_volume;
     leg->was_open = true;
     leg->open_price = ack->average_price;
-    leg->stop_loss = ack->stops_missing || copy->stop_loss == TW_DECIMAL_UNSET ? 0 : copy->stop_loss;
-    leg->take_profit = ack->stops_missing || copy->take_profit == TW_DECIMAL_UNSET ? 0 : copy->take_profit;
+    leg_own_stops(leg, copy);
+    if (!leg->slot->caps.netting) {
+        leg->stop_loss = ack->stops_missing || copy->stop_loss == TW_DECIMAL_UNSET ? 0 : copy->stop_loss;
+        leg->take_profit = ack->stops_missing || copy->take_profit == TW_DECIMAL_UNSET ? 0 : copy->take_profit;
+    }
     if (ack->position_id[0] != '\0')
         memcpy(leg->ticket, ack->position_id, sizeof leg->ticket);
 }
@@ -1066,26 +1143,65 @@ static void apply_place(struct tw_copy *copy, const struct tw_ack *ack)
         return;
     leg->is_pending = true;
     leg->order_price = copy->price;
+    leg_own_stops(leg, copy);
     leg->stop_loss = copy->stop_loss == TW_DECIMAL_UNSET ? 0 : copy->stop_loss;
     leg->take_profit = copy->take_profit == TW_DECIMAL_UNSET ? 0 : copy->take_profit;
     memcpy(leg->ticket, ack->order_id, sizeof leg->ticket);
 }
 
-static void apply_stops(struct tw_leg *leg, const struct tw_order *order)
+/* The one position of a netting account has them: so does every share of it. An order that waits has its own. */
+static void net_stops_set(struct tw_slot *slot, const struct tw_listing *listing, tw_decimal stop_loss,
+                          tw_decimal take_profit)
 {
-    struct tw_slot *slot = leg->slot;
-    if (order->stop_loss != TW_DECIMAL_UNSET)
-        leg->stop_loss = order->stop_loss;
-    if (order->take_profit != TW_DECIMAL_UNSET)
-        leg->take_profit = order->take_profit;
-    if (!slot->caps.netting)
-        return;
-    /* The one position carries the stops that changed last. */
-    for (struct tw_leg *other = slot->legs; other != NULL; other = other->next)
-        if (other->listing == leg->listing) {
-            other->stop_loss = leg->stop_loss;
-            other->take_profit = leg->take_profit;
+    for (struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == listing && !leg->is_pending) {
+            leg->stop_loss = stop_loss;
+            leg->take_profit = take_profit;
         }
+}
+
+static tw_decimal set_or(tw_decimal wanted, tw_decimal otherwise)
+{
+    return wanted == TW_DECIMAL_UNSET ? otherwise : wanted;
+}
+
+struct net_stops {
+    tw_decimal stop_loss, take_profit;
+};
+
+/* The one position's stops as believed; none while our shares add up to nothing. */
+static struct net_stops net_stops_of(const struct tw_slot *slot, const struct tw_listing *listing)
+{
+    if (slot_net(slot, listing) != 0)
+        for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+            if (leg->listing == listing && leg->held > 0)
+                return (struct net_stops){leg->stop_loss, leg->take_profit};
+    return (struct net_stops){0, 0};
+}
+
+/* What a trade made of them: a new position has the order's, one that was there keeps what the order does not name,
+ * and one that is gone has none. */
+static void net_stops_trade(struct tw_slot *slot, const struct tw_listing *listing, const struct flight *flight,
+                            struct net_stops before)
+{
+    const struct tw_order *order = &flight->call.order;
+    struct net_stops now = before;
+    if (order->op == TW_OP_OPEN && !flight->call.ack.stops_missing)
+        now = (struct net_stops){set_or(order->stop_loss, before.stop_loss),
+                                 set_or(order->take_profit, before.take_profit)};
+    if (slot_net(slot, listing) == 0)
+        now = (struct net_stops){0, 0};
+    net_stops_set(slot, listing, now.stop_loss, now.take_profit);
+}
+
+static void apply_stops(struct tw_copy *copy, const struct tw_order *order)
+{
+    struct tw_leg *leg = copy->leg;
+    leg->stop_loss = set_or(order->stop_loss, leg->stop_loss);
+    leg->take_profit = set_or(order->take_profit, leg->take_profit);
+    leg_own_stops(leg, copy);
+    if (leg->slot->caps.netting)
+        net_stops_set(leg->slot, leg->listing, leg->stop_loss, leg->take_profit);
 }
 
 /* One of its positions is not there any more; with the last one the leg is closed. */
@@ -1135,12 +1251,13 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         return;
     case TW_OP_MODIFY:
         if (holds)
-            apply_stops(leg, order);
-        else if (is_gone && (!leg->slot->caps.netting || net_of(leg->slot, leg->listing) != 0))
+            apply_stops(copy, order);
+        else if (is_gone && (!leg->slot->caps.netting || slot_net(leg->slot, leg->listing) != 0))
             leg_ticket_gone(leg, order->position_id); /* shares that add up to zero show nothing, and are there */
         return;
     case TW_OP_MODIFY_ORDER:
         if (holds && leg->is_pending) {
+            leg_own_stops(leg, copy);
             leg->order_price = order->price == TW_DECIMAL_UNSET ? leg->order_price : order->price;
             leg->stop_loss = order->stop_loss == TW_DECIMAL_UNSET ? leg->stop_loss : order->stop_loss;
             leg->take_profit = order->take_profit == TW_DECIMAL_UNSET ? leg->take_profit : order->take_profit;
@@ -1152,6 +1269,9 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         break;
     }
     bool is_opening = copy->op == TW_OP_OPEN || copy->op == TW_OP_PLACE;
+    struct net_stops before = {0, 0};
+    if (leg->slot->caps.netting)
+        before = net_stops_of(leg->slot, leg->listing);
     if (is_opening && executed && ack->filled_volume > 0)
         apply_open(copy, ack);
     else if (copy->op == TW_OP_PLACE && (holds || waits_there))
@@ -1162,6 +1282,8 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         leg_ticket_gone(leg, order->position_id);
     else if (!is_opening && is_gone && op == TW_OP_CLOSE)
         leg_close(leg); /* the one position that it is a share of is not there */
+    if (executed && leg->slot->caps.netting && copy->op != TW_OP_PLACE)
+        net_stops_trade(leg->slot, leg->listing, flight, before);
 }
 
 static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)

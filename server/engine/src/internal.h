@@ -160,7 +160,8 @@ struct tw_leg {
     tw_decimal filled, held;
     tw_decimal open_price;
     tw_decimal order_price;            /* of its order while is_pending, as the broker has it */
-    tw_decimal stop_loss, take_profit; /* at the broker, as believed; 0 = none */
+    tw_decimal stop_loss, take_profit; /* at the broker, as believed; 0 = none. Netting: the one position's */
+    tw_decimal own_stop_loss, own_take_profit; /* netting: what its master last wanted for this share */
     char ticket[TW_BROKER_ID_BYTES];   /* the broker's position id, now; the order's while is_pending */
     tw_decimal ticket_held;      /* of held, under this ticket; hedging accounts */
     struct older_ticket *older;  /* the rest of it, newest first */
@@ -553,6 +554,13 @@ void copy_written(struct tw_copy *copy, uint8_t order_leg, uint32_t id_attempt);
 bool leg_is_of(const struct tw_leg *leg, const char *client_order_id);
 /* Its order at the broker filled: what it became. Under the slot's mutex. */
 void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id);
+/* What is ours of a symbol at a netting account; below 0 = short. Under the slot's mutex. */
+tw_decimal slot_net(const struct tw_slot *slot, const struct tw_listing *listing);
+/* Where the stops of a change are to stand, UNSET = as they are. False: they cannot be the position's, because this
+ * share is not on the side that a netting account is on. Under the slot's mutex. */
+bool leg_stops_decide(const struct tw_leg *leg, const struct tw_copy *change, tw_decimal *ret_stop_loss,
+                      tw_decimal *ret_take_profit);
+void leg_own_stops(struct tw_leg *leg, const struct tw_copy *copy);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */
 void leg_close(struct tw_leg *leg);
 void leg_reduce(struct tw_leg *leg, tw_decimal volume);

@@ -485,16 +485,13 @@ static void modify_turn(const struct tw_event *event, const struct tw_leg *leg, 
         copy->take_profit = TW_DECIMAL_UNSET;
 }
 
-static tw_reason modify_refused_now(const struct tw_copy *copy, const struct tw_leg *leg)
+static tw_reason modify_refused_now(const struct tw_copy *copy, struct tw_leg *leg)
 {
-    const struct tw_stops_input input = {.stop_loss = copy->stop_loss,
-                                         .take_profit = copy->take_profit,
-                                         .side = leg->side,
-                                         .listing = leg->listing,
-                                         .pending_price = leg->is_pending ? leg->order_price
-                                                                          : TW_DECIMAL_UNSET};
     tw_decimal stop_loss, take_profit;
-    tw_stops_decide(&input, &stop_loss, &take_profit);
+    if (!leg_stops_decide(leg, copy, &stop_loss, &take_profit)) {
+        leg_own_stops(leg, copy);
+        return REASON(NO_CHANGE);
+    }
     if ((stop_loss == TW_DECIMAL_UNSET || stop_loss == leg->stop_loss) &&
         (take_profit == TW_DECIMAL_UNSET || take_profit == leg->take_profit))
         return REASON(NO_CHANGE);

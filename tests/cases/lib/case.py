@@ -29,7 +29,7 @@ KINDS = {
                "duplicates", "within_ms", "check_copy_id", "expect"},
     "flood": {"master_id"},
     "sync": {"snapshot_id", "master_id", "ago_ms", "expect"},
-    "book": {"within_ms"}, "held": set(), "copies": set(),
+    "book": {"within_ms"}, "held": set(), "drifts": set(), "copies": set(),
     "act": {"expect"}, "configure": {"expect"}, "mode": {"expect"}, "update_follower": {"expect"},
     "update_rules": {"expect"}, "subscribe": {"expect"}, "unsubscribe": {"expect"}, "delete_follower": {"expect"},
     "reset_stop_out": {"expect"}, "halt": {"expect"}, "resume": {"expect"},
@@ -511,6 +511,17 @@ class Case:
                     break
                 if time.monotonic() > end:
                     raise Failed({follower_id: sorted(wanted)}, {follower_id: got})
+                time.sleep(POLL_S)
+
+    def do_drifts(self, followers, _):
+        for follower_id, wanted in followers.items():
+            end = time.monotonic() + BELIEVED_S
+            while True:
+                wrong = as_multiset(wanted, self.compare(follower_id).drifts)
+                if not wrong:
+                    break
+                if time.monotonic() > end:
+                    raise Failed({follower_id: wrong[0]}, {follower_id: wrong[1]})
                 time.sleep(POLL_S)
 
     def do_copies(self, followers, _):

@@ -1,11 +1,10 @@
 """master.py - a random master: opens, adds, moves stops, closes in part and in full, places, moves and cancels
 orders, and now and then does what should not be done.
 
-    trader = Trader(rng, master, market, adds, is_waiting)
+    trader = Trader(rng, master, market, adds)
     event = trader.next()   # a dict as the model and the wire want it
 
-It keeps its own books of what it holds. Of followers it is told one thing: whether an order still waits
-somewhere for a position that the master has already.
+It keeps its own books of what it holds, and knows nothing of followers.
 """
 from decimal import Decimal as D
 
@@ -18,12 +17,11 @@ ORDER_POINTS = (40, 200)
 
 
 class Trader:
-    def __init__(self, rng, master, market, adds, is_waiting):
+    def __init__(self, rng, master, market, adds):
         self.rng = rng
         self.master = master
         self.market = market  # name -> (bid, ask), moved by whoever moves it
         self.adds = adds
-        self.is_waiting = is_waiting  # position id -> bool
         self.positions = {}   # id -> {"symbol", "side", "volume"}
         self.orders = {}      # id -> {"symbol", "side", "type", "price", "volume"}
         self.closed = []      # ids that were
@@ -108,20 +106,14 @@ class Trader:
                          **self.deal(symbol, side))
 
     def increase(self):
-        ready = [one for one in self.positions if not self.is_waiting(one)]
-        if not ready:
-            return self.open()
-        position_id = self.rng.choice(ready)
+        position_id = self.rng.choice(list(self.positions))
         position, volume = self.positions[position_id], self.volume()
         position["volume"] += volume
         return self.base("open", position_id=position_id, volume=volume, increase=True,
                          **self.deal(position["symbol"], position["side"]))
 
     def modify(self):
-        ready = [one for one in self.positions if not self.is_waiting(one)]
-        if not ready:
-            return self.open()
-        position_id = self.rng.choice(ready)
+        position_id = self.rng.choice(list(self.positions))
         position = self.positions[position_id]
         bid, ask = self.market[position["symbol"]]
         stop_loss, take_profit = self.stops(position["symbol"], position["side"], bid if position["side"] == "BUY" else ask, 0.6)
@@ -140,8 +132,7 @@ class Trader:
                          remaining_volume=self.rng.choice([None, D(0)]), new_position_id="")
 
     def close_part(self):
-        ready = [one for one in self.positions
-                 if not self.is_waiting(one) and self.positions[one]["volume"] > D("0.01")]
+        ready = [one for one in self.positions if self.positions[one]["volume"] > D("0.01")]
         if not ready:
             return self.close()
         position_id = self.rng.choice(ready)

@@ -212,12 +212,15 @@ class Model:
     # ---- What the market does ----
 
     def move(self, symbol, bid, ask):
+        """The followers that have something to reduce now: it takes a moment."""
         self.quotes[symbol] = (bid, ask)
+        self.settling = set()
         for follower in self.followers.values():
             name = follower.names.get(symbol)
             while any(self.happens(follower, leg, bid, ask) for leg in self.open_legs(follower)
                       if leg.symbol == name):
                 pass
+        return self.settling
 
     def happens(self, follower, leg, bid, ask):
         """One thing that the quote sets off at one leg. False: nothing."""
@@ -229,6 +232,7 @@ class Model:
             leg.waits = False
             leg.was_open = True
             leg.filled = leg.held = leg.wanted
+            self.settle(follower, leg)
             return True
         if leg.held == 0 or follower.netting:
             return False
@@ -238,6 +242,17 @@ class Model:
             self.close_leg(follower, leg)
             return True
         return False
+
+    def settle(self, follower, leg):
+        """What the master has closed of it while it waited."""
+        for position in self.masters[follower.master_id].positions.values():
+            if position.legs.get(follower.follower_id) is leg and position.state == "OPEN" \
+                    and position.remaining < position.initial:
+                try:
+                    self.reduce(follower, position, leg)
+                    self.settling.add(follower.follower_id)
+                except Skip:
+                    pass
 
     def by_hand(self, follower, leg):
         self.close_leg(follower, leg)
@@ -283,7 +298,7 @@ class Model:
 
     def open_here(self, master, follower, event, position, adds=False):
         leg = position.legs.get(follower.follower_id)
-        if adds and leg is None:
+        if adds and (leg is None or leg.waits):
             raise Skip("NO_COPY_TO_ACT_ON")
         if adds and leg.closed:
             raise Skip("ALREADY_CLOSED")
@@ -516,7 +531,8 @@ class Model:
             raise Skip("NO_COPY_TO_ACT_ON")
         if leg.closed:
             raise Skip("ALREADY_CLOSED" if leg.was_open else "NO_COPY_TO_ACT_ON")
-        stop_loss, take_profit = self.stops(follower, leg, event["stop_loss"], event["take_profit"], None)
+        stop_loss, take_profit = self.stops(follower, leg, event["stop_loss"], event["take_profit"],
+                                            leg.price if leg.waits else None)
         stop_loss = leg.stop_loss if stop_loss is None else stop_loss
         take_profit = leg.take_profit if take_profit is None else take_profit
         if (stop_loss, take_profit) == (leg.stop_loss, leg.take_profit):
@@ -580,6 +596,8 @@ class Model:
         if is_full:
             self.close_leg(follower, leg)
             return Outcome("DONE")
+        if leg.waits:  # what fills later is reduced then
+            raise Skip("NO_CHANGE")
         return self.reduce(follower, position, leg)
 
     def reduce(self, follower, position, leg):
