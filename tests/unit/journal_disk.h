@@ -63,6 +63,8 @@ void disk_power_cut(struct disk *disk, enum disk_keeps keeps);
 /* A segment's file, as the process would see it; NULL when there is none. */
 struct disk_file *disk_segment(struct disk *disk, uint32_t number);
 
+struct disk_file *disk_snapshot(struct disk *disk, uint32_t number); /* likewise */
+
 /* Puts bytes there as if they had always been there. */
 void disk_tamper(struct disk_file *file, size_t offset, const void *bytes, size_t size);
 void disk_truncate(struct disk_file *file, size_t size);

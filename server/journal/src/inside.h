@@ -26,7 +26,8 @@ struct tw_journal {
     uint64_t segment_bytes;
     uint32_t salt, life;
     bool syncs;
-    int dir_fd; /* holds the flock */
+    int dir_fd;        /* holds the flock */
+    uint32_t snapshot; /* that was read at the start; 0: none */
 
     /* Three mutexes, in this order: who appends holds the first, and all three to begin a segment;
      * the journal thread takes one of the other two at a time. mutex        the head of the log

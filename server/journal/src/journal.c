@@ -372,6 +372,51 @@ void tw_journal_forget_before(struct tw_journal *journal, uint32_t segment)
     }
 }
 
+uint32_t tw_journal_segment(const struct tw_journal *journal)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&journal->mutex; /* as below */
+
+    (void)pthread_mutex_lock(mutex);
+    uint32_t number = journal->current.number;
+    (void)pthread_mutex_unlock(mutex);
+    return number;
+}
+
+uint32_t tw_journal_snapshot(const struct tw_journal *journal)
+{
+    return journal->snapshot;
+}
+
+uint64_t tw_journal_segment_first(const struct tw_journal *journal, uint32_t segment)
+{
+    char path[SEGMENT_PATH_BYTES];
+    uint8_t bytes[SEGMENT_HEADER_BYTES];
+    struct segment_header header;
+    if (!segment_path(journal->dir, segment, path))
+        return 0;
+    int fd = journal->disk->open(journal->disk->context, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    int64_t n = journal->disk->pread(journal->disk->context, fd, bytes, sizeof(bytes), 0);
+    (void)journal->disk->close(journal->disk->context, fd);
+    return n == (int64_t)sizeof(bytes) && segment_header_read(bytes, sizeof(bytes), &header) == FOUND_GOOD
+               ? header.first_sequence
+               : 0;
+}
+
+uint32_t tw_journal_oldest_for(const struct tw_journal *journal, uint64_t bytes)
+{
+    pthread_mutex_t *mutex = (pthread_mutex_t *)(uintptr_t)&journal->mutex; /* as below */
+
+    (void)pthread_mutex_lock(mutex);
+    uint64_t total = journal->bytes_total;
+    uint32_t number = journal->oldest;
+    for (uint32_t i = 0; i < journal->ended_count && total > bytes; i++, number++)
+        total -= journal->ended_bytes[i];
+    (void)pthread_mutex_unlock(mutex);
+    return number;
+}
+
 void tw_journal_size(const struct tw_journal *journal, uint32_t *ret_segments, uint64_t *ret_bytes)
 {
     /* The mutex is the one thing in there that a reader changes. */

@@ -1,4 +1,5 @@
 /* open.c - reads what is there, decides what a bad place is, and prepares to append. */
+#include "base.h"
 #include "disk_faulty.h"
 #include "inside.h"
 #include "read.h"
@@ -25,6 +26,7 @@ struct opening {
     const struct tw_journal_options *options;
     struct tw_journal *journal;
     struct log_reading reading;
+    struct base base; /* with snapshots */
 };
 
 static void die_for_real(const char *why)
@@ -97,6 +99,37 @@ static void log_cut(const struct log_reading *reading)
            " valid_behind=%" PRIu32 " found=\"%s\" next=\"it was never durable: zeroed\"",
            reading->bad_segment, reading->bad_offset, reading->chain.sequence_next - 1,
            reading->records_behind, reading->what);
+}
+
+/* The newest snapshot, and what follows it; without snapshots, the whole log. */
+static tw_status read_all(struct opening *opening, struct tw_error *error)
+{
+    const struct tw_journal_options *options = opening->options;
+    struct tw_journal *journal = opening->journal;
+    struct log_reading *reading = &opening->reading;
+
+    *reading = (struct log_reading){.disk = journal->disk,
+                                    .dir = journal->dir,
+                                    .each = options->replay ? replay_record : NULL,
+                                    .context = (void *)(uintptr_t)options};
+    if (options->snapshot == NULL)
+        return log_read(reading, error);
+    opening->base = (struct base){.disk = journal->disk,
+                                  .dir = journal->dir,
+                                  .snapshot = options->snapshot,
+                                  .replay = options->replay,
+                                  .context = options->replay_context};
+    tw_status status = base_find(&opening->base, error);
+    if (status != TW_OK)
+        return status;
+    journal->snapshot = opening->base.place.segment;
+    reading->each = base_record;
+    reading->context = &opening->base;
+    reading->from_segment = journal->snapshot;
+    status = log_read(reading, error);
+    if (status == TW_OK && (reading->verdict == VERDICT_WHOLE || reading->verdict == VERDICT_TORN))
+        status = base_end(&opening->base, reading, error);
+    return status;
 }
 
 /* What the verdict means for who wants to write. */
@@ -373,11 +406,7 @@ tw_status tw_journal_open(const struct tw_journal_options *options, struct tw_jo
         status = directory_lock(opening.journal, error);
     if (status != TW_OK)
         goto done;
-    opening.reading = (struct log_reading){.disk = opening.journal->disk,
-                                           .dir = opening.journal->dir,
-                                           .each = options->replay ? replay_record : NULL,
-                                           .context = (void *)(uintptr_t)options};
-    status = log_read(&opening.reading, error);
+    status = read_all(&opening, error);
     if (status == TW_OK)
         status = act_on_verdict(&opening.reading, error);
     if (status == TW_OK)

@@ -1,6 +1,8 @@
 #include "read.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static tw_status load(struct log_reading *reading, uint32_t number, struct tw_error *error)
 {
@@ -151,6 +153,7 @@ static tw_status read_one(struct log_reading *reading, uint32_t at, bool *ret_is
 {
     uint32_t number = reading->list.numbers[at];
     struct segment_end end;
+    bool is_more = false;
 
     tw_status status = read_records(reading, number, &end, error);
     if (status != TW_OK)
@@ -173,7 +176,32 @@ static tw_status read_one(struct log_reading *reading, uint32_t at, bool *ret_is
         return TW_OK;
     if (at + 1 < reading->list.count)
         reading->next = reading->list.numbers[at + 1];
-    return judge_bad_place(reading, at, &end, error);
+    status = judge_bad_place(reading, at, &end, error);
+    if (status != TW_OK || !reading->is_live || reading->verdict != VERDICT_DAMAGE)
+        return status;
+    /* What speaks for damage may have been written after the bad place was looked at, and the place with
+     * it: a writer that stood still in the middle of a record has gone on. */
+    status = read_added(reading, &is_more, error);
+    if (status == TW_OK && is_more) {
+        reading->verdict = VERDICT_WHOLE;
+        *ret_is_last = false; /* the next one is begun: read on */
+    }
+    return status;
+}
+
+/* Of segments that are left out, so much is known: they are full, and as long as their files. */
+static tw_status note_left_out(struct log_reading *reading, struct tw_error *error)
+{
+    for (uint32_t i = 0; i < reading->first; i++) {
+        char path[SEGMENT_PATH_BYTES];
+        struct stat file;
+        if (!segment_path(reading->dir, reading->list.numbers[i], path) || stat(path, &file) != 0)
+            return segment_io_error(error, -errno, "cannot look at", path);
+        reading->current_end = (uint64_t)file.st_size;
+        if (!note_ended(reading))
+            return tw_error_set(error, TW_NO_MEMORY, "journal: no memory for the list of segments");
+    }
+    return TW_OK;
 }
 
 tw_status log_read(struct log_reading *reading, struct tw_error *error)
@@ -196,16 +224,17 @@ tw_status log_read(struct log_reading *reading, struct tw_error *error)
     while (reading->first + 1 < reading->list.count &&
            reading->list.numbers[reading->first] < reading->from_segment)
         reading->first++;
+    status = reading->is_live ? TW_OK : note_left_out(reading, error);
 
     bool is_last = false;
-    for (uint32_t i = reading->first; i < reading->list.count && !is_last; i++) {
+    for (uint32_t i = reading->first; status == TW_OK && i < reading->list.count && !is_last; i++) {
         status = read_one(reading, i, &is_last, error);
-        if (status == TW_NOT_FOUND && reading->is_live && i == reading->first)
+        if (status == TW_NOT_FOUND && reading->is_live && i == reading->first) {
             reading->first++; /* forgotten since it was listed */
-        else if (status != TW_OK)
-            return status;
+            status = TW_OK;
+        }
     }
-    return TW_OK;
+    return status;
 }
 
 void log_reading_clear(struct log_reading *reading)

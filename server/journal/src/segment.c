@@ -58,8 +58,8 @@ bool segment_path(const char *dir, uint32_t number, char ret_path[SEGMENT_PATH_B
     return n > 0 && (size_t)n < SEGMENT_PATH_BYTES;
 }
 
-/* 0 for a name that is not a segment's. */
-static uint32_t number_of_name(const char *name)
+/* 0 for a name of another kind. */
+static uint32_t number_of_name(const char *name, const char *suffix)
 {
     uint32_t number = 0;
 
@@ -68,7 +68,7 @@ static uint32_t number_of_name(const char *name)
             return 0;
         number = number * 10 + (uint32_t)(name[i] - '0');
     }
-    return strcmp(name + NAME_DIGITS, ".log") == 0 ? number : 0;
+    return strcmp(name + NAME_DIGITS, suffix) == 0 ? number : 0;
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -80,6 +80,12 @@ static int compare_numbers(const void *a, const void *b)
 
 tw_status segment_list_read(const char *dir, struct segment_list *ret_list, struct tw_error *error)
 {
+    return numbered_list_read(dir, ".log", ret_list, error);
+}
+
+tw_status numbered_list_read(const char *dir, const char *suffix, struct segment_list *ret_list,
+                             struct tw_error *error)
+{
     struct segment_list list = {0};
     uint32_t capacity = 0;
     DIR *open_dir = opendir(dir);
@@ -89,7 +95,7 @@ tw_status segment_list_read(const char *dir, struct segment_list *ret_list, stru
     tw_status status = TW_OK;
     struct dirent *entry;
     while (errno = 0, (entry = readdir(open_dir)) != NULL) {
-        uint32_t number = number_of_name(entry->d_name);
+        uint32_t number = number_of_name(entry->d_name, suffix);
         if (number == 0)
             continue;
         if (list.count == capacity) {

@@ -19,6 +19,9 @@ struct segment_list {
 
 /* Fails: TW_NOT_FOUND, TW_IO, TW_NO_MEMORY. Owns: *ret_list, with segment_list_clear(). */
 tw_status segment_list_read(const char *dir, struct segment_list *ret_list, struct tw_error *error);
+/* The same for any files that are called 00000012SUFFIX. */
+tw_status numbered_list_read(const char *dir, const char *suffix, struct segment_list *ret_list,
+                             struct tw_error *error);
 void segment_list_clear(struct segment_list *list);
 
 /* The first number that is missing in the row; 0 when none is. */

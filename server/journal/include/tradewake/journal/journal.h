@@ -51,6 +51,9 @@ struct tw_journal_options {
     const struct tw_journal_disk *disk;  /* NULL = the real one */
     tw_journal_replay_fn *replay;        /* NULL = nobody wants to hear */
     void *replay_context;
+    /* What a snapshot holds, before what the log holds behind it (snapshot.h). NULL: there are none, and all
+     * of the log is replayed. */
+    tw_journal_replay_fn *snapshot;
     void (*die)(const char *why);        /* NULL = log and _exit(1); a test's may longjmp */
 };
 
@@ -93,10 +96,23 @@ bool tw_journal_has_room(const struct tw_journal *journal);
 /* Begins a new segment (whatever is appended from here on is in it) and returns its number. Thread: any. */
 uint32_t tw_journal_roll(struct tw_journal *journal);
 
-/* Removes every segment before this one. Thread: journal. */
+/* The number of the segment in use: all before it are sealed, and durable. Thread: any. */
+uint32_t tw_journal_segment(const struct tw_journal *journal);
+
+/* At the end of which segment the snapshot stands that was read at the start; 0 = none was. Thread: any. */
+uint32_t tw_journal_snapshot(const struct tw_journal *journal);
+
+/* The sequence with which a segment begins; 0: there is no such segment. Thread: any.  Blocks: for the disk. */
+uint64_t tw_journal_segment_first(const struct tw_journal *journal, uint32_t segment);
+
+/* Removes every segment before this one. Thread: one at a time. */
 void tw_journal_forget_before(struct tw_journal *journal, uint32_t segment);
 
 /* How many segments, and bytes in them, there are. Thread: any. */
 void tw_journal_size(const struct tw_journal *journal, uint32_t *ret_segments, uint64_t *ret_bytes);
+
+/* Before which segment everything may be removed, so that the log has at most so many bytes in sealed
+ * segments; the oldest there is: nothing need be. Thread: any. */
+uint32_t tw_journal_oldest_for(const struct tw_journal *journal, uint64_t bytes);
 
 #endif
