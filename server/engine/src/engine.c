@@ -27,10 +27,43 @@ static void on_sweep(struct tw_timer *timer)
         tw_timer_set(engine->reactor, timer, tw_mono_ns() + SWEEP_NS);
 }
 
+/* Empty, without threads. NULL: no memory. */
+static struct tw_engine *engine_new(uint32_t copies_remembered, uint32_t events_remembered, int64_t events_kept_ns)
+{
+    struct tw_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return NULL;
+    engine->copies_remembered = copies_remembered;
+    atomic_init(&engine->next_position, 1);
+    atomic_init(&engine->next_leg, 1); /* 0 = no leg, and as a key: no order asked for */
+    pthread_rwlock_init(&engine->fleet_lock, NULL);
+    pthread_mutex_init(&engine->change_mutex, NULL);
+    pthread_mutex_init(&engine->history.mutex, NULL);
+    pthread_mutex_init(&engine->journal.index_mutex, NULL);
+    pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
+    engine->history.next_number = 1;
+    engine->journal.batches = 1;
+    atomic_init(&engine->journal.last_change_id, 1); /* never 0: that means "from now on" */
+    if (forgotten_init(engine, events_remembered, events_kept_ns))
+        return engine;
+    tw_engine_stop(engine);
+    return NULL;
+}
+
+struct tw_engine *engine_shadow_new(const struct tw_engine_snapshot_wanted *wanted)
+{
+    struct tw_engine *engine =
+        engine_new(wanted->copies_remembered, wanted->events_remembered, wanted->events_kept_ns);
+    if (engine != NULL)
+        engine->is_shadow = true;
+    return engine;
+}
+
 tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_engine **ret_engine,
                           struct tw_error *error)
 {
-    struct tw_engine *engine = calloc(1, sizeof *engine);
+    struct tw_engine *engine = engine_new(options->copies_remembered, options->events_remembered, options->events_kept_ns);
+    tw_status status = TW_OK;
     if (engine == NULL)
         return tw_error_set(error, TW_NO_MEMORY, "no memory for the engine");
     engine->executor = options->executor;
@@ -41,23 +74,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     engine->breakers = calloc(options->n_adapters + 1, sizeof *engine->breakers);
     engine->threads_lost_max =
         options->threads_lost_max != 0 ? options->threads_lost_max : TW_THREADS_LOST_MAX_DEFAULT;
-    engine->copies_remembered = options->copies_remembered;
-    atomic_init(&engine->next_position, 1);
-    atomic_init(&engine->next_leg, 1); /* 0 = no leg, and as a key: no order asked for */
-    pthread_rwlock_init(&engine->fleet_lock, NULL);
-    pthread_mutex_init(&engine->change_mutex, NULL);
-    pthread_mutex_init(&engine->history.mutex, NULL);
-    bool has_memory = forgotten_init(engine, options->events_remembered, options->events_kept_ns) &&
-                      engine->breakers != NULL;
-
-    pthread_mutex_init(&engine->journal.index_mutex, NULL);
-    pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
-    engine->history.next_number = 1;
-    engine->journal.batches = 1;
-    atomic_init(&engine->journal.last_change_id, 1); /* never 0: that means "from now on" */
-
-    tw_status status = TW_OK;
-    if (!has_memory) {
+    if (engine->breakers == NULL) {
         tw_engine_stop(engine);
         return tw_error_set(error, TW_NO_MEMORY, "no memory for the engine");
     }
@@ -71,6 +88,8 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
         status = recover(engine, options, error);
     if (status == TW_OK)
         status = changes_start(engine, error);
+    if (status == TW_OK)
+        status = snapshots_start(engine, options, error);
     if (status != TW_OK) {
         tw_engine_stop(engine);
         return status;
@@ -95,6 +114,7 @@ void tw_engine_abandon(struct tw_engine *engine)
 {
     if (engine == NULL)
         return;
+    snapshots_stop(engine);
     changes_stop(engine);
     tw_journal_close(engine->log);
 }
@@ -103,6 +123,7 @@ void tw_engine_stop(struct tw_engine *engine)
 {
     if (engine == NULL)
         return;
+    snapshots_stop(engine);
     changes_stop(engine);
     if (engine->log != NULL && atomic_load(&engine->is_quiet))
         recover_seal(engine);

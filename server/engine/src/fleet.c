@@ -328,12 +328,12 @@ static bool capacity_change(struct tw_engine *engine, const struct tw_slot *slot
 struct tw_slot *slot_new(struct tw_engine *engine, const Tradewake__V1__Follower *message, uint32_t number)
 {
     const struct tw_engine_adapter *adapter = adapter_find(engine, message->adapter);
-    struct tw_slot *slot = adapter != NULL ? calloc(1, sizeof *slot) : NULL;
+    struct tw_slot *slot = adapter != NULL || engine->is_shadow ? calloc(1, sizeof *slot) : NULL;
     if (slot == NULL)
         return NULL;
     slot->engine = engine;
-    slot->ops = adapter->ops;
-    slot->breaker = &engine->breakers[adapter - engine->adapters];
+    slot->ops = adapter != NULL ? adapter->ops : NULL;
+    slot->breaker = adapter != NULL ? &engine->breakers[adapter - engine->adapters] : NULL;
     slot->number = number;
     snprintf(slot->id, sizeof slot->id, "%s", message->follower_id);
     atomic_init(&slot->refs, 1);

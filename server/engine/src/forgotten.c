@@ -9,7 +9,7 @@
  * are mapped and backed by pages at the start, 56 MB for the default of a million: what the process holds then does not grow with the
  * events it has seen, and pieces from the heap, one per event, were seen to keep the holes of the forgotten
  * records from being used again. */
-#include "internal.h"
+#include "state.h"
 
 #include <openssl/sha.h>
 #include <string.h>
@@ -110,6 +110,19 @@ static void drop_oldest(struct tw_engine *engine)
     engine->forgotten.n--;
 }
 
+/* As the newest. */
+static void put_newest(struct tw_engine *engine, const struct forgotten_event *event)
+{
+    if (engine->forgotten.n == engine->forgotten.n_max)
+        drop_oldest(engine);
+    uint32_t place = place_of(engine, event->key);
+    if (engine->forgotten.places[place] == 0) {
+        uint32_t at = (engine->forgotten.oldest + engine->forgotten.n++) % engine->forgotten.n_max;
+        engine->forgotten.ring[at] = *event;
+        engine->forgotten.places[place] = at + 1;
+    }
+}
+
 void forgotten_add(struct tw_engine *engine, const struct tw_record *record)
 {
     if (record->origin != ORIGIN(EVENT))
@@ -124,16 +137,10 @@ void forgotten_add(struct tw_engine *engine, const struct tw_record *record)
     int64_t until_wall_ns = tw_wall_ns() - engine->forgotten.kept_ns;
 
     pthread_mutex_lock(&engine->forgotten.mutex);
-    while (engine->forgotten.n == engine->forgotten.n_max ||
-           (engine->forgotten.n > 0 &&
-            engine->forgotten.ring[engine->forgotten.oldest].received_wall_ns < until_wall_ns))
+    while (engine->forgotten.n > 0 &&
+           engine->forgotten.ring[engine->forgotten.oldest].received_wall_ns < until_wall_ns)
         drop_oldest(engine);
-    uint32_t place = place_of(engine, event.key);
-    if (engine->forgotten.places[place] == 0) {
-        uint32_t at = (engine->forgotten.oldest + engine->forgotten.n++) % engine->forgotten.n_max;
-        engine->forgotten.ring[at] = event;
-        engine->forgotten.places[place] = at + 1;
-    }
+    put_newest(engine, &event);
     pthread_mutex_unlock(&engine->forgotten.mutex);
 }
 
@@ -164,4 +171,40 @@ bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
     pthread_mutex_unlock(&engine->forgotten.mutex);
     return ok || tw_refuse(refusal, REFUSAL(EVENT_ID_REUSED), "event.event_id",
                            "\"%s\" was another event of \"%s\"", event->event_id, event->master_id);
+}
+
+/* ---- In a snapshot: key, content, time and counts of each, oldest first ---- */
+
+uint32_t forgotten_write(const struct tw_engine *engine, uint32_t from, uint32_t n_max, struct state_out *out)
+{
+    uint32_t n = engine->forgotten.n - from < n_max ? engine->forgotten.n - from : n_max;
+    state_put_u(out, n);
+    for (uint32_t i = from; i < from + n; i++) {
+        const struct forgotten_event *event =
+            &engine->forgotten.ring[(engine->forgotten.oldest + i) % engine->forgotten.n_max];
+        state_put_raw(out, event->key, sizeof event->key);
+        state_put_raw(out, event->hash, sizeof event->hash);
+        state_put_i(out, event->received_wall_ns);
+        state_put_u(out, event->accepted);
+        state_put_u(out, event->skipped);
+    }
+    return n;
+}
+
+bool forgotten_read(struct tw_engine *engine, struct state_in *in)
+{
+    uint64_t n = state_get_u(in);
+    for (uint64_t i = 0; i < n && !in->failed; i++) {
+        struct forgotten_event event;
+        if ((size_t)(in->end - in->at) < sizeof event.key + sizeof event.hash)
+            return false;
+        memcpy(event.key, in->at, sizeof event.key);
+        memcpy(event.hash, in->at + sizeof event.key, sizeof event.hash);
+        in->at += sizeof event.key + sizeof event.hash;
+        event.received_wall_ns = state_get_i(in);
+        event.accepted = (uint32_t)state_get_u(in);
+        event.skipped = (uint32_t)state_get_u(in);
+        put_newest(engine, &event);
+    }
+    return !in->failed;
 }

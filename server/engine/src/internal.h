@@ -363,6 +363,7 @@ struct tw_engine {
     char instance_id[17], journal_id[17];
     struct tw_journal *log;      /* NULL = nothing is kept */
     int64_t started_wall_ns, started_mono_ns;
+    bool is_shadow;  /* only read into, by who makes a snapshot: there are no adapters */
     /* When the first run after the machine had lost power began; 0 = it did not. For a while, what may have been
      * sent before is asked for first. */
     int64_t power_lost_wall_ns;
@@ -388,6 +389,22 @@ struct tw_engine {
     atomic_uint threads_needed;
     atomic_uint n_followers, n_connected;
     pthread_mutex_t change_mutex; /* one change of the fleet at a time; outside every other lock */
+
+    struct {
+        /* Set at start. */
+        char dir[4096];
+        const struct tw_journal_disk *disk;
+        uint32_t every; /* full segments of the log from one to the next; 0 = never */
+        uint64_t log_bytes;
+        tw_engine_snapshot_fn *make;
+        void *make_context;
+        pthread_t thread;
+        bool is_started;
+        /* Guarded by mutex. */
+        pthread_mutex_t mutex;
+        pthread_cond_t stopping; /* monotonic */
+        bool is_stopping;
+    } snapshots;
 
     struct { /* inside a master's mutex */
         pthread_mutex_t mutex;
@@ -436,6 +453,11 @@ bool forgotten_find(struct tw_engine *engine, const struct tw_event *event,
                     const uint8_t hash[TW_EVENT_HASH_BYTES], struct tw_submitted *ret,
                     struct tw_refusal *refusal);
 void forgotten_clear(struct tw_engine *engine);
+/* For a snapshot, while nobody else is at it: at most n_max from the oldest but `from` on; returns how many. */
+struct state_out;
+struct state_in;
+uint32_t forgotten_write(const struct tw_engine *engine, uint32_t from, uint32_t n_max, struct state_out *out);
+bool forgotten_read(struct tw_engine *engine, struct state_in *in);
 
 /* messages.c */
 ProtobufCMessage *message_copy(const ProtobufCMessage *message, struct tw_arena *arena /* NULL = heap */);
@@ -592,11 +614,12 @@ struct tw_subscription *subscription_new(struct tw_engine *engine, struct tw_mas
                                          struct tw_slot *slot, uint32_t number, const char *id);
 bool copy_is_over(const struct tw_copy *copy);
 struct tw_copy *copy_of_job(struct tw_job *job);
-void position_remember_only(struct tw_position *position);
 void history_link(struct tw_engine *engine, struct tw_record *record);
 void history_unlink(struct tw_engine *engine, struct tw_record *record);
 void record_copies_trim(struct tw_record *record);
 tw_status recover(struct tw_engine *engine, const struct tw_engine_options *options, struct tw_error *error);
+/* An engine that is only read into; its positions are freed before it: tw_engine_stop(). */
+struct tw_engine *engine_shadow_new(const struct tw_engine_snapshot_wanted *wanted);
 bool slot_start(struct tw_slot *slot, struct tw_refusal *refusal); /* fleet.c: session and lane */
 struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id);
 bool member_add(struct tw_master *master, struct tw_subscription *subscription);
@@ -605,6 +628,11 @@ void halt_flags_set(struct tw_engine *engine, const struct tw_active_halt *halt)
 bool halt_covers(const struct tw_engine *engine, const char *follower_id, const char *master_id);
 /* compare.c: asks the broker for everything and mends what we believe. */
 void reconcile_begin(struct tw_slot *slot);
+
+/* snapshots.c: when one is made, and what of the log may go then */
+tw_status snapshots_start(struct tw_engine *engine, const struct tw_engine_options *options,
+                          struct tw_error *error);
+void snapshots_stop(struct tw_engine *engine);
 
 /* history.c */
 /* The history has taken up the log up to this sequence, over a power cut too: no segment with a later one

@@ -4,7 +4,9 @@
  * numbers, in tables that live only as long as the reading. Afterwards every copy without an end gets
  * its job again. Whether its call was made is not known: the broker is asked first (a look-up), and only
  * proof that it has no such order lets it be sent again. */
-#include "state.h"
+#include "recover.h"
+
+#include "snapshot.h"
 
 #include <tradewake/base/log.h>
 
@@ -14,45 +16,87 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A table by number: numbers are dense. */
-struct numbered {
-    void **items;
-    uint64_t room;
-};
+enum { PAGE_NUMBERS = 4096, NUMBERS_MAX_SHIFT = 36 };
 
-struct recovery {
-    struct tw_engine *engine;
-    struct numbered slots, subscriptions, positions, legs, records;
-    uint64_t events, outcomes;
-    bool is_sealed, was_sealed; /* the last thing the log says, or the one before it, is a clean stop */
-    char boot_id[40];     /* of the machine, when the log was last opened */
-    struct tw_error *error;
-};
-
-static void *find(const struct numbered *table, uint64_t number)
+void *numbered_find(const struct numbered *table, uint64_t number)
 {
-    return number < table->room ? table->items[number] : NULL;
+    uint64_t page = number / PAGE_NUMBERS;
+    return page < table->n_pages && table->pages[page] != NULL ? table->pages[page][number % PAGE_NUMBERS]
+                                                               : NULL;
 }
 
-enum { NUMBERS_MAX_SHIFT = 36 };
-
-static bool keep(struct numbered *table, uint64_t number, void *item)
+static bool pages_grow(struct numbered *table, uint64_t page)
 {
-    if (number >> NUMBERS_MAX_SHIFT != 0)
+    uint64_t room = table->n_pages == 0 ? 16 : table->n_pages;
+    while (room <= page)
+        room *= 2;
+    void ***pages = realloc(table->pages, room * sizeof *pages);
+    if (pages == NULL)
         return false;
-    if (number >= table->room) {
-        uint64_t room = table->room == 0 ? 1024 : table->room;
-        while (room <= number)
-            room *= 2;
-        void **items = realloc(table->items, room * sizeof *items);
-        if (items == NULL)
-            return false;
-        memset(items + table->room, 0, (room - table->room) * sizeof *items);
-        table->items = items;
-        table->room = room;
-    }
-    table->items[number] = item;
+    memset(pages + table->n_pages, 0, (room - table->n_pages) * sizeof *pages);
+    table->pages = pages;
+    table->n_pages = room;
     return true;
+}
+
+bool numbered_keep(struct numbered *table, uint64_t number, void *item)
+{
+    uint64_t page = number / PAGE_NUMBERS;
+    if (number >> NUMBERS_MAX_SHIFT != 0 || (page >= table->n_pages && !pages_grow(table, page)))
+        return false;
+    if (table->pages[page] == NULL) {
+        table->pages[page] = calloc(PAGE_NUMBERS, sizeof *table->pages[page]);
+        if (table->pages[page] == NULL)
+            return false;
+    }
+    table->pages[page][number % PAGE_NUMBERS] = item;
+    if (number > table->last)
+        table->last = number;
+    return true;
+}
+
+static void drop(struct numbered *table, uint64_t number)
+{
+    if (numbered_find(table, number) != NULL)
+        table->pages[number / PAGE_NUMBERS][number % PAGE_NUMBERS] = NULL;
+}
+
+void *numbered_next(const struct numbered *table, uint64_t *number)
+{
+    for (uint64_t at = *number + 1; at / PAGE_NUMBERS < table->n_pages; at++) {
+        void **page = table->pages[at / PAGE_NUMBERS];
+        if (page == NULL) {
+            at |= PAGE_NUMBERS - 1;
+        } else if (page[at % PAGE_NUMBERS] != NULL) {
+            *number = at;
+            return page[at % PAGE_NUMBERS];
+        }
+    }
+    return NULL;
+}
+
+/* The same, downwards; *number UINT64_MAX: from the last. */
+static void *numbered_before(const struct numbered *table, uint64_t *number)
+{
+    uint64_t at = *number < table->last + 1 ? *number : table->last + 1;
+    while (at-- > 0) {
+        void **page = at / PAGE_NUMBERS < table->n_pages ? table->pages[at / PAGE_NUMBERS] : NULL;
+        if (page == NULL) {
+            at &= ~(uint64_t)(PAGE_NUMBERS - 1);
+        } else if (page[at % PAGE_NUMBERS] != NULL) {
+            *number = at;
+            return page[at % PAGE_NUMBERS];
+        }
+    }
+    return NULL;
+}
+
+void numbered_clear(struct numbered *table)
+{
+    for (uint64_t i = 0; i < table->n_pages; i++)
+        free(table->pages[i]);
+    free(table->pages);
+    *table = (struct numbered){0};
 }
 
 /* ---- The fleet ---- */
@@ -68,14 +112,14 @@ static bool read_follower(struct recovery *r, struct state_in *in)
     struct tw_refusal refusal = {0};
     if (message == NULL || in->failed)
         return false;
-    struct tw_slot *slot = find(&r->slots, number);
+    struct tw_slot *slot = numbered_find(&r->slots, number);
     bool ok = tw_follower_rules_read(message, "follower.", &rules, &refusal);
     if (!ok)
         tw_error_set(r->error, TW_INVALID, "follower \"%s\" of the journal is refused: %s",
                      message->follower_id, refusal.text);
     if (ok && slot == NULL) {
         slot = slot_new(engine, message, number);
-        ok = slot != NULL && keep(&r->slots, number, slot);
+        ok = slot != NULL && numbered_keep(&r->slots, number, slot);
         if (ok)
             HASH_ADD_STR(engine->slots, id, slot);
     } else if (ok) {
@@ -99,7 +143,7 @@ static bool read_follower(struct recovery *r, struct state_in *in)
 
 static bool read_follower_gone(struct recovery *r, struct state_in *in)
 {
-    struct tw_slot *slot = find(&r->slots, state_get_u(in));
+    struct tw_slot *slot = numbered_find(&r->slots, state_get_u(in));
     if (slot == NULL)
         return true;
     HASH_DEL(r->engine->slots, slot);
@@ -115,11 +159,11 @@ static bool read_subscription(struct recovery *r, struct state_in *in)
     uint32_t number = (uint32_t)state_get_u(in);
     state_get_text(in, id, sizeof id);
     state_get_text(in, master_id, sizeof master_id);
-    struct tw_slot *slot = find(&r->slots, state_get_u(in));
+    struct tw_slot *slot = numbered_find(&r->slots, state_get_u(in));
     bool has_rules = state_get_u(in) != 0;
     size_t size;
     const uint8_t *packed = state_get_bytes(in, &size);
-    struct tw_subscription *subscription = find(&r->subscriptions, number);
+    struct tw_subscription *subscription = numbered_find(&r->subscriptions, number);
     struct tw_master *master = master_find_or_add(r->engine, master_id);
     if (in->failed || slot == NULL || master == NULL)
         return false;
@@ -135,7 +179,7 @@ static bool read_subscription(struct recovery *r, struct state_in *in)
     }
     if (subscription == NULL) {
         subscription = subscription_new(r->engine, master, slot, number, id);
-        if (subscription == NULL || !keep(&r->subscriptions, number, subscription) ||
+        if (subscription == NULL || !numbered_keep(&r->subscriptions, number, subscription) ||
             !member_add(master, subscription))
             return false;
         HASH_ADD_STR(r->engine->subscriptions, id, subscription);
@@ -156,7 +200,7 @@ static bool read_subscription(struct recovery *r, struct state_in *in)
 
 static bool read_subscription_gone(struct recovery *r, struct state_in *in)
 {
-    struct tw_subscription *subscription = find(&r->subscriptions, state_get_u(in));
+    struct tw_subscription *subscription = numbered_find(&r->subscriptions, state_get_u(in));
     if (subscription == NULL || subscription->is_gone)
         return true;
     member_remove(subscription->master, subscription);
@@ -198,28 +242,27 @@ static bool read_halts(struct recovery *r, struct state_in *in)
 
 static bool read_risk(struct recovery *r, struct state_in *in)
 {
-    struct tw_slot *slot = find(&r->slots, state_get_u(in));
+    struct tw_slot *slot = numbered_find(&r->slots, state_get_u(in));
     return slot != NULL ? state_get_risk(in, slot) : true;
 }
 
 /* ---- Positions and legs ---- */
 
-static bool read_position(struct recovery *r, struct state_in *in)
+bool recovery_position(struct recovery *r, struct state_in *in, struct tw_position **ret)
 {
     struct position_names names = state_get_position_names(in);
     struct tw_master *master = master_find_or_add(r->engine, names.master_id);
-    struct tw_position *position = find(&r->positions, names.number);
+    struct tw_position *position = numbered_find(&r->positions, names.number);
     if (in->failed || master == NULL)
         return false;
-    bool is_new = position == NULL, was_open = false;
-    if (is_new) {
+    if (position == NULL) {
         position = calloc(1, sizeof *position);
-        if (position == NULL || !keep(&r->positions, names.number, position))
+        if (position == NULL || !numbered_keep(&r->positions, names.number, position))
             return false;
         position->number = names.number;
         position->master = master;
+        r->positions_read++;
     } else {
-        was_open = position->state == POSITION_OPEN;
         position_unhash(position);
     }
     bool is_hashed = false, is_order = false;
@@ -228,21 +271,23 @@ static bool read_position(struct recovery *r, struct state_in *in)
     position->is_order = is_order;
     if (is_hashed)
         position_hash(position, is_order);
-    if (position->state != POSITION_OPEN && (is_new || was_open))
-        position->is_remembered = false; /* remembered at the end, in the order of numbers */
+    *ret = position;
     return !in->failed;
 }
 
-static bool copy_read_alone(struct recovery *r, struct state_in *in, struct tw_record *record,
-                            struct tw_copy **ret_copy);
+static bool read_position(struct recovery *r, struct state_in *in)
+{
+    struct tw_position *position;
+    return recovery_position(r, in, &position);
+}
 
-static struct tw_leg *leg_read(struct recovery *r, struct state_in *in, struct tw_leg_block **block,
-                               uint32_t n_legs_max)
+struct tw_leg *recovery_leg(struct recovery *r, struct state_in *in, struct tw_leg_block **block,
+                            uint32_t n_legs_max)
 {
     struct leg_names names = state_get_leg_names(in);
-    struct tw_leg *leg = find(&r->legs, names.number);
-    struct tw_position *position = find(&r->positions, names.position_number);
-    struct tw_slot *slot = find(&r->slots, names.slot_number);
+    struct tw_leg *leg = numbered_find(&r->legs, names.number);
+    struct tw_position *position = numbered_find(&r->positions, names.position_number);
+    struct tw_slot *slot = numbered_find(&r->slots, names.slot_number);
     struct tw_leg ignored = {0};
     if (in->failed)
         return NULL;
@@ -253,7 +298,7 @@ static struct tw_leg *leg_read(struct recovery *r, struct state_in *in, struct t
             return NULL;
         leg = &(*block)->legs[(*block)->n_legs];
         leg->listing = tw_market_find_or_add(&slot->market, names.symbol);
-        if (leg->listing == NULL || !keep(&r->legs, names.number, leg))
+        if (leg->listing == NULL || !numbered_keep(&r->legs, names.number, leg))
             return NULL;
         (*block)->n_legs++;
         leg->number = names.number;
@@ -266,8 +311,8 @@ static struct tw_leg *leg_read(struct recovery *r, struct state_in *in, struct t
     uint64_t n_applied = state_get_u(in);
     for (uint64_t i = 0; i < n_applied && !in->failed; i++) {
         struct tw_copy *copy;
-        struct tw_record *record = find(&r->records, state_get_u(in));
-        in->failed |= !copy_read_alone(r, in, record, &copy);
+        struct tw_record *record = numbered_find(&r->records, state_get_u(in));
+        in->failed |= !recovery_copy(r, in, record, &copy);
     }
     return leg;
 }
@@ -276,7 +321,7 @@ static bool read_legs(struct recovery *r, struct state_in *in)
 {
     uint64_t n = state_get_u(in);
     for (uint64_t i = 0; i < n && !in->failed; i++)
-        (void)leg_read(r, in, NULL, 0);
+        (void)recovery_leg(r, in, NULL, 0);
     return !in->failed;
 }
 
@@ -284,12 +329,14 @@ static bool read_legs(struct recovery *r, struct state_in *in)
 
 /* One copy, without its leg. record NULL: of what has been forgotten; only read past. *ret_copy: NULL
  * then. */
-static bool copy_read_alone(struct recovery *r, struct state_in *in, struct tw_record *record,
-                            struct tw_copy **ret_copy)
+bool recovery_copy(struct recovery *r, struct state_in *in, struct tw_record *record,
+                   struct tw_copy **ret_copy)
 {
     static struct tw_record forgotten;
     struct copy_names names = state_get_copy_names(in);
-    struct tw_subscription *subscription = find(&r->subscriptions, names.subscription_number);
+    struct tw_subscription *subscription =
+        record != NULL ? numbered_find(&r->subscriptions, names.subscription_number) : &r->nobodys;
+    r->nobodys.slot = &r->nobody;
     if (in->failed || subscription == NULL || (record != NULL && names.index >= record->n_copies))
         return false;
     struct tw_copy scratch = {.subscription = subscription, .record = &forgotten};
@@ -298,8 +345,8 @@ static bool copy_read_alone(struct recovery *r, struct state_in *in, struct tw_r
         copy_init(copy, record, subscription);
     state_get_copy(in, copy);
     free(scratch.told);
-    if (record != NULL)
-        copy->leg = find(&r->legs, names.leg_number);
+    if (record != NULL) /* one that has ended has none: the leg may go before it */
+        copy->leg = !copy_is_over(copy) ? numbered_find(&r->legs, names.leg_number) : NULL;
     *ret_copy = record != NULL ? copy : NULL;
     return !in->failed;
 }
@@ -308,18 +355,18 @@ static bool copy_read(struct recovery *r, struct state_in *in, struct tw_record 
                       struct tw_leg_block **block)
 {
     struct tw_copy *copy;
-    if (!copy_read_alone(r, in, record, &copy))
+    if (!recovery_copy(r, in, record, &copy))
         return false;
     bool has_leg = state_get_u(in) != 0;
-    struct tw_leg *leg = has_leg ? leg_read(r, in, block, record != NULL ? record->n_copies : 0) : NULL;
+    struct tw_leg *leg = has_leg ? recovery_leg(r, in, block, record != NULL ? record->n_copies : 0) : NULL;
     if (copy != NULL)
-        copy->leg = leg;
+        copy->leg = !copy_is_over(copy) ? leg : NULL;
     return !in->failed;
 }
 
 static bool plan_read(struct recovery *r, struct state_in *in)
 {
-    struct tw_record *record = find(&r->records, state_get_u(in));
+    struct tw_record *record = numbered_find(&r->records, state_get_u(in));
     struct tw_leg_block *block = NULL;
     uint64_t n = state_get_u(in);
     for (uint64_t i = 0; i < n; i++)
@@ -344,8 +391,16 @@ static void forget_oldest(struct recovery *r)
         struct tw_record *oldest = engine->history.oldest;
         if (oldest == NULL || oldest == engine->history.newest || !is_over(oldest))
             return;
-        r->records.items[oldest->number] = NULL;
+        drop(&r->records, oldest->number);
         history_unlink(engine, oldest);
+        oldest->accepted = oldest->skipped = 0;
+        for (uint32_t i = 0; i < oldest->n_copies; i++) {
+            const struct tw_copy *copy = &oldest->copies[i];
+            oldest->skipped += copy->subscription != NULL && copy->is_skipped;
+            oldest->accepted += copy->subscription != NULL && !copy->is_skipped;
+            if (copy->change_id > atomic_load(&engine->journal.forgotten_change_id))
+                atomic_store(&engine->journal.forgotten_change_id, copy->change_id);
+        }
         if (oldest->hh.tbl != NULL) /* a twin of one that is remembered is in no table */
             HASH_DEL(oldest->master->records, oldest);
         forgotten_add(engine, oldest);
@@ -354,15 +409,66 @@ static void forget_oldest(struct recovery *r)
     }
 }
 
-static bool read_event(struct recovery *r, struct state_in *in)
+static uint32_t legs_count(const struct tw_position *position)
+{
+    uint32_t n = 1;
+    for (const struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
+        n += block->n_legs;
+    return n;
+}
+
+static bool has_open_leg(const struct tw_position *position)
+{
+    for (const struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
+        for (uint32_t i = 0; i < block->n_legs; i++)
+            if (!block->legs[i].is_closed)
+                return true;
+    return false;
+}
+
+static void position_drop(struct recovery *r, struct tw_position *position)
+{
+    for (const struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
+        for (uint32_t i = 0; i < block->n_legs; i++)
+            drop(&r->legs, block->legs[i].number);
+    drop(&r->positions, position->number);
+    position_unhash(position);
+    position_free(position);
+}
+
+/* Of what the master has closed, as many legs are remembered as copies are, the newest by number; more
+ * only if something of it is open. The same, whenever it is done. */
+static void positions_forget(struct recovery *r)
+{
+    uint64_t legs = 0, number = UINT64_MAX;
+    struct tw_position *position;
+    for (struct tw_record *record = r->engine->history.oldest; record != NULL; record = record->newer)
+        for (uint32_t i = 0; i < record->n_copies; i++)
+            if (record->copies[i].leg != NULL)
+                record->copies[i].leg->position->is_remembered = true; /* a copy works on it */
+    while ((position = numbered_before(&r->positions, &number)) != NULL) {
+        bool is_needed = position->is_remembered || position->state == POSITION_OPEN;
+        position->is_remembered = false;
+        if (is_needed)
+            continue;
+        legs += legs_count(position);
+        if (legs > r->engine->copies_remembered && !has_open_leg(position))
+            position_drop(r, position);
+    }
+    r->positions_read = 0;
+}
+
+enum { POSITIONS_LOOK = 65536 };
+
+struct tw_record *recovery_event(struct recovery *r, struct state_in *in)
 {
     struct event_head head = state_get_event_head(in);
     struct tw_master *master = master_find_or_add(r->engine, head.master_id);
     if (in->failed || master == NULL || head.n_copies > TW_FOLLOWERS_PER_MASTER_MAX)
-        return false;
+        return NULL;
     struct tw_record *record = record_new(master, head.event_id, head.n_copies);
-    if (record == NULL || !state_get_event(in, record) || !keep(&r->records, head.number, record))
-        return false;
+    if (record == NULL || !state_get_event(in, record) || !numbered_keep(&r->records, head.number, record))
+        return NULL;
     record->number = head.number;
     history_link(r->engine, record); /* takes over the reference */
     if (record->origin == ORIGIN(EVENT)) {
@@ -371,12 +477,21 @@ static bool read_event(struct recovery *r, struct state_in *in)
         if (twin == NULL)
             HASH_ADD_STR(master->records, event_id, record);
     }
+    return record;
+}
+
+static bool read_event(struct recovery *r, struct state_in *in)
+{
+    if (recovery_event(r, in) == NULL)
+        return false;
     uint64_t n_positions = state_get_u(in);
     for (uint64_t i = 0; i < n_positions; i++)
         if (!read_position(r, in))
             return false;
     r->events++;
     forget_oldest(r);
+    if (r->positions_read >= POSITIONS_LOOK)
+        positions_forget(r);
     return plan_read(r, in);
 }
 
@@ -384,7 +499,7 @@ static bool read_outcome(struct recovery *r, struct state_in *in, uint64_t seque
 {
     uint64_t n = state_get_u(in);
     for (uint64_t i = 0; i < n; i++) {
-        struct tw_record *record = find(&r->records, state_get_u(in));
+        struct tw_record *record = numbered_find(&r->records, state_get_u(in));
         struct state_in ahead = *in;
         uint64_t index = state_get_u(&ahead);
         if (!copy_read(r, in, record, NULL))
@@ -468,14 +583,17 @@ static bool read_by_type(struct recovery *r, uint16_t type, struct state_in *in,
     return false; /* of a later version */
 }
 
-static tw_status on_record(void *context, uint64_t sequence, uint16_t type, const uint8_t *bytes,
-                           size_t size, struct tw_error *error)
+tw_status recovery_record(void *context, uint64_t sequence, uint16_t type, const uint8_t *bytes, size_t size,
+                          struct tw_error *error)
 {
     struct recovery *r = context;
     struct state_in in = {bytes, bytes + size, false};
-    r->was_sealed = r->is_sealed;
-    r->is_sealed = type == STATE_SEAL;
-    if (read_by_type(r, type, &in, sequence))
+    bool is_of_snapshot = type >= SNAPSHOT_REST;
+    if (!is_of_snapshot) {
+        r->was_sealed = r->is_sealed;
+        r->is_sealed = type == STATE_SEAL;
+    }
+    if (is_of_snapshot ? snapshot_record_read(r, type, &in) : read_by_type(r, type, &in, sequence))
         return TW_OK;
     if (error->text[0] == '\0')
         tw_error_set(error, TW_INVALID,
@@ -489,12 +607,8 @@ static tw_status on_record(void *context, uint64_t sequence, uint16_t type, cons
 
 static void legs_link(struct recovery *r)
 {
-    uint64_t last = 0;
-    for (uint64_t i = 1; i < r->legs.room; i++) {
-        struct tw_leg *leg = r->legs.items[i];
-        if (leg == NULL)
-            continue;
-        last = i;
+    struct tw_leg *leg;
+    for (uint64_t i = 0; (leg = numbered_next(&r->legs, &i)) != NULL;) {
         if (leg->is_closed)
             continue;
         struct tw_slot *slot = leg->slot;
@@ -507,24 +621,20 @@ static void legs_link(struct recovery *r)
         if (leg->held > 0 && !leg->is_close_planned)
             leg_unsettle(leg);
     }
-    atomic_store(&r->engine->next_leg, last + 1);
+    atomic_store(&r->engine->next_leg, r->given.leg + 1);
 }
 
 static void positions_count(struct recovery *r)
 {
-    uint64_t last = 0;
-    for (uint64_t i = 1; i < r->positions.room; i++) {
-        struct tw_position *position = r->positions.items[i];
-        if (position == NULL)
-            continue;
-        last = i;
+    struct tw_position *position;
+    for (uint64_t i = 0; (position = numbered_next(&r->positions, &i)) != NULL;) {
         if (position->state == POSITION_OPEN) {
             position->master->open_positions += !position->is_order;
             continue;
         }
-        position_remember_only(position);
+        position_remember(position);
     }
-    atomic_store(&r->engine->next_position, last + 1);
+    atomic_store(&r->engine->next_position, r->given.position + 1);
 }
 
 /* A follower that the last crash left without a plan: nothing was sent for it. It is written down as
@@ -577,8 +687,6 @@ static uint32_t records_count(struct recovery *r)
             index_add(engine, copy);
             open += !copy_is_over(copy);
         }
-        if (record->number >= engine->history.next_number)
-            engine->history.next_number = record->number + 1;
     }
     return open;
 }
@@ -589,11 +697,9 @@ static uint32_t records_count(struct recovery *r)
  * comes later for a position must wait behind what is asked for. */
 static void legs_key(struct recovery *r)
 {
-    for (uint64_t i = 1; i < r->legs.room; i++) {
-        struct tw_leg *leg = r->legs.items[i];
-        if (leg != NULL)
-            leg->key = leg_key(leg);
-    }
+    struct tw_leg *leg;
+    for (uint64_t i = 0; (leg = numbered_next(&r->legs, &i)) != NULL;)
+        leg->key = leg_key(leg);
 }
 
 /* The call, if one was made, died with its process; the broker may still be at it until the time-out. */
@@ -638,12 +744,7 @@ static void slots_start(struct tw_engine *engine)
         if (!slot_start(slot, &refusal))
             tw_log(TW_LOG_ERROR, "follower.not_started", "follower=%s why=\"%s\"", slot->id, refusal.text);
         atomic_fetch_add(&engine->n_followers, 1);
-        if (slot->number > engine->next_slot_number)
-            engine->next_slot_number = slot->number;
     }
-    for (slot = engine->retired; slot != NULL; slot = slot->retired_next)
-        if (slot->number > engine->next_slot_number)
-            engine->next_slot_number = slot->number;
 }
 
 /* Deleted, but something of it is still on its way. */
@@ -676,9 +777,9 @@ static void closes_complete(struct recovery *r)
 {
     char event_id[TW_ID_BYTES];
     fleet_event_id(r->engine, "repair", event_id);
-    for (uint64_t i = 1; i < r->positions.room; i++) {
-        struct tw_position *position = r->positions.items[i];
-        if (position == NULL || position->state != POSITION_CLOSED || !has_unclosed_leg(position))
+    struct tw_position *position;
+    for (uint64_t i = 0; (position = numbered_next(&r->positions, &i)) != NULL;) {
+        if (position->state != POSITION_CLOSED || !has_unclosed_leg(position))
             continue;
         pthread_mutex_lock(&position->master->mutex);
         struct tw_record *record =
@@ -723,11 +824,26 @@ void recover_seal(struct tw_engine *engine)
     (void)tw_journal_sync(engine->log);
 }
 
-static void tables_free(struct recovery *r)
+void recovery_settle(struct recovery *r)
+{
+    const struct tw_engine *engine = r->engine;
+    uint64_t *const given[] = {&r->given.slot, &r->given.subscription, &r->given.position, &r->given.leg,
+                               &r->given.record};
+    const struct numbered *const tables[] = {&r->slots, &r->subscriptions, &r->positions, &r->legs, &r->records};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++)
+        if (*given[i] < tables[i]->last)
+            *given[i] = tables[i]->last;
+    if (engine->history.newest != NULL)
+        forget_oldest(r);
+    positions_forget(r);
+}
+
+void recovery_clear(struct recovery *r)
 {
     struct numbered *const tables[] = {&r->slots, &r->subscriptions, &r->positions, &r->legs, &r->records};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        free(tables[i]->items);
+        numbered_clear(tables[i]);
+    tw_market_clear(&r->nobody.market);
 }
 
 tw_status recover(struct tw_engine *engine, const struct tw_engine_options *wanted, struct tw_error *error)
@@ -736,24 +852,25 @@ tw_status recover(struct tw_engine *engine, const struct tw_engine_options *want
     char boot_id[40];
     const struct tw_journal_options options = {
         .dir = wanted->journal_dir, .segment_bytes = wanted->journal_segment_bytes,
-        .syncs = wanted->journal_syncs, .disk = wanted->journal_disk,
-        .replay = on_record, .replay_context = &r};
+        .syncs = wanted->journal_syncs, .disk = wanted->journal_disk, .snapshot = recovery_record,
+        .replay = recovery_record, .replay_context = &r};
     int64_t from_ns = tw_mono_ns();
     if (wanted->boot_id != NULL)
         snprintf(boot_id, sizeof boot_id, "%s", wanted->boot_id);
     else
         boot_id_read(boot_id);
     tw_status status = tw_journal_open(&options, &engine->log, error);
+    recovery_settle(&r);
     if (status != TW_OK) {
-        tables_free(&r);
+        recovery_clear(&r);
         return status;
     }
     bool is_fresh = tw_journal_appended(engine->log) == 0;
     if (!is_fresh && !r.is_sealed && strcmp(boot_id, r.boot_id) != 0)
         engine->power_lost_wall_ns = engine->started_wall_ns;
-    for (uint64_t i = 0; i < r.subscriptions.room; i++)
-        if (r.subscriptions.items[i] != NULL)
-            engine->next_subscription = (uint32_t)i;
+    engine->next_subscription = (uint32_t)r.given.subscription;
+    engine->next_slot_number = (uint32_t)r.given.slot;
+    engine->history.next_number = r.given.record + 1;
     legs_link(&r);
     positions_count(&r);
     uint32_t open = records_count(&r);
@@ -766,10 +883,10 @@ tw_status recover(struct tw_engine *engine, const struct tw_engine_options *want
     legs_key(&r);
     copies_resume(engine, !r.is_sealed);
     closes_complete(&r);
-    tables_free(&r);
+    recovery_clear(&r);
     tw_log(TW_LOG_INFO, "journal.read",
-           "events=%llu outcomes=%llu copies_open=%u clean_stop=%s ms=%lld",
-           (unsigned long long)r.events, (unsigned long long)r.outcomes, open,
+           "snapshot=%08u events=%llu outcomes=%llu copies_open=%u clean_stop=%s ms=%lld",
+           tw_journal_snapshot(engine->log), (unsigned long long)r.events, (unsigned long long)r.outcomes, open,
            is_fresh ? "first_start" : r.is_sealed ? "yes" : "no",
            (long long)((tw_mono_ns() - from_ns) / TW_NS_PER_MS));
     return TW_OK;

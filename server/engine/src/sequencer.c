@@ -101,7 +101,8 @@ static uint32_t position_legs(const struct tw_position *position)
 }
 
 /* Forgets what has been closed longest, until no more is remembered than copies are. What a copy still
- * works on stays. */
+ * works on stays. Only when an event is planned and written: until then positions are in use that nothing
+ * tells of. */
 static void positions_forget(struct tw_master *master)
 {
     struct tw_engine *engine = master->engine;
@@ -119,7 +120,8 @@ static void positions_forget(struct tw_master *master)
     }
 }
 
-void position_remember_only(struct tw_position *position)
+/* The master holds nothing of it any more, or it never opened it (a mark). */
+void position_remember(struct tw_position *position)
 {
     struct tw_master *master = position->master;
     if (master->closed_newest != NULL && master->closed_oldest != NULL)
@@ -129,13 +131,6 @@ void position_remember_only(struct tw_position *position)
     master->closed_newest = position;
     atomic_fetch_add_explicit(&master->engine->legs_remembered, position_legs(position),
                               memory_order_relaxed);
-}
-
-/* The master holds nothing of it any more, or it never opened it (a mark). */
-void position_remember(struct tw_position *position)
-{
-    position_remember_only(position);
-    positions_forget(position->master);
 }
 
 void position_finish(struct tw_position *position)
@@ -1224,6 +1219,7 @@ bool sequencer_run(struct tw_master *master, const struct tw_event *event, struc
     plan_all(&planning);
     if (planning.is_closed_already)
         close_again(&planning);
+    positions_forget(master);
     return true;
 }
 

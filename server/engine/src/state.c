@@ -327,7 +327,7 @@ static void get_account(struct state_in *in, struct tw_account *account)
     account->leverage = (uint32_t)state_get_u(in);
 }
 
-static void put_master(struct state_out *out, const struct tw_master *master)
+void state_put_master(struct state_out *out, const struct tw_master *master)
 {
     state_put_u(out, master->last_sequence);
     state_put_u(out, master->n_ahead);
@@ -340,7 +340,7 @@ static void put_master(struct state_out *out, const struct tw_master *master)
     put_account(out, &master->account);
 }
 
-static bool get_master(struct state_in *in, struct tw_master *master)
+bool state_get_master(struct state_in *in, struct tw_master *master)
 {
     master->last_sequence = state_get_u(in);
     uint64_t n_ahead = state_get_u(in);
@@ -378,7 +378,7 @@ void state_put_event(struct state_out *out, const struct tw_record *record)
     state_put_u(out, record->sequence_gap);
     state_put_u(out, record->expected_sequence);
     state_put_bytes(out, record->packed, record->packed != NULL ? record->packed_bytes : 0);
-    put_master(out, record->master);
+    state_put_master(out, record->master);
 }
 
 struct event_head state_get_event_head(struct state_in *in)
@@ -414,7 +414,19 @@ bool state_get_event(struct state_in *in, struct tw_record *record)
         memcpy(record->packed, packed, size);
         record->packed_bytes = size;
     }
-    return get_master(in, record->master);
+    return state_get_master(in, record->master);
+}
+
+void state_put_sync(struct state_out *out, const struct tw_master *master, const struct sync *sync)
+{
+    state_put_text(out, master->id);
+    state_put_text(out, sync->id);
+    state_put_bytes(out, sync->hash, sizeof sync->hash);
+    state_put_u(out, sync->closes);
+    state_put_u(out, sync->reductions);
+    state_put_u(out, sync->opens);
+    state_put_u(out, sync->cancels);
+    state_put_u(out, sync->unchanged);
 }
 
 /* ---- The fleet ---- */

@@ -51,6 +51,8 @@ void state_put_follower(struct state_out *out, const struct tw_slot *slot);
 void state_put_subscription(struct state_out *out, const struct tw_subscription *subscription);
 void state_put_halts(struct state_out *out, const struct tw_engine *engine);
 void state_put_risk(struct state_out *out, const struct tw_slot *slot);
+void state_put_master(struct state_out *out, const struct tw_master *master); /* without its id */
+void state_put_sync(struct state_out *out, const struct tw_master *master, const struct sync *sync);
 
 /* Bytes being read. A read past the end sets `failed` and gives 0 or "". */
 struct state_in {
@@ -96,5 +98,6 @@ struct event_head {
 struct event_head state_get_event_head(struct state_in *in);
 bool state_get_event(struct state_in *in, struct tw_record *record);
 bool state_get_risk(struct state_in *in, struct tw_slot *slot);
+bool state_get_master(struct state_in *in, struct tw_master *master);
 
 #endif

@@ -270,13 +270,28 @@ static void reopen_position(struct syncing *s, struct tw_position *position, str
     tw_record_release(record);
 }
 
-static void compare_positions(struct syncing *s)
+/* What is open in the table, in arena: what closes one of them may forget others that are closed, and with
+ * them whatever comes next in the table. */
+static struct tw_position **open_ones(struct syncing *s, struct tw_position *table, size_t *ret_n)
 {
     struct tw_position *position, *next;
-    HASH_ITER(hh, s->master->positions, position, next)
-    {
-        if (position->state != POSITION_OPEN)
-            continue;
+    struct tw_position **list = tw_arena_zero(s->arena, (HASH_COUNT(table) + 1) * sizeof(struct tw_position *));
+    s->has_memory &= list != NULL;
+    *ret_n = 0;
+    if (list == NULL)
+        return NULL;
+    HASH_ITER(hh, table, position, next)
+    if (position->state == POSITION_OPEN)
+        list[(*ret_n)++] = position;
+    return list;
+}
+
+static void compare_positions(struct syncing *s)
+{
+    size_t n_open;
+    struct tw_position **open = open_ones(s, s->master->positions, &n_open), *position;
+    for (size_t i = 0; i < n_open; i++) {
+        position = open[i];
         const struct tw_event *now = snapshot_position(s, position->id);
         if (is_left_alone(s, position))
             s->counts.unchanged++;
@@ -329,11 +344,10 @@ static void compare_order(struct syncing *s, struct tw_position *order, const st
 
 static void compare_orders(struct syncing *s)
 {
-    struct tw_position *order, *next;
-    HASH_ITER(hh, s->master->orders, order, next)
-    {
-        if (order->state != POSITION_OPEN)
-            continue;
+    size_t n_open;
+    struct tw_position **open = open_ones(s, s->master->orders, &n_open), *order;
+    for (size_t i = 0; i < n_open; i++) {
+        order = open[i];
         if (is_left_alone(s, order))
             s->counts.unchanged++;
         else
@@ -357,14 +371,7 @@ static void sync_write(struct tw_master *master, const struct sync *sync)
     struct state_out out = {0};
     if (master->engine->log == NULL)
         return;
-    state_put_text(&out, master->id);
-    state_put_text(&out, sync->id);
-    state_put_bytes(&out, sync->hash, sizeof sync->hash);
-    state_put_u(&out, sync->closes);
-    state_put_u(&out, sync->reductions);
-    state_put_u(&out, sync->opens);
-    state_put_u(&out, sync->cancels);
-    state_put_u(&out, sync->unchanged);
+    state_put_sync(&out, master, sync);
     log_append(master->engine, STATE_SYNC, &out);
     state_out_clear(&out);
 }

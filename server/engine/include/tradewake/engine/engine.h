@@ -36,6 +36,20 @@ struct tw_sampler;
 struct tw_sample_subject_ops;
 struct tw_journal_disk;
 
+/* A snapshot of the journal in dir, as it is at the end of a segment, which is full. */
+struct tw_engine_snapshot_wanted {
+    const char *dir;
+    uint32_t until;
+    uint32_t copies_remembered, events_remembered; /* as in the options of the engine that will read it */
+    int64_t events_kept_ns;
+    const struct tw_journal_disk *disk; /* NULL = the real one */
+};
+
+/* Makes it: tw_engine_snapshot(), here or in a process of its own. should_stop(stop) true: there is no time any
+ * more; then TW_CANCELLED. Thread: snapshots. */
+typedef tw_status tw_engine_snapshot_fn(void *context, const struct tw_engine_snapshot_wanted *wanted,
+                                        bool (*should_stop)(void *stop), void *stop, struct tw_error *error);
+
 struct tw_engine_options {
     struct tw_executor *executor;
     struct tw_reactor *reactor;
@@ -52,6 +66,10 @@ struct tw_engine_options {
     int64_t events_kept_ns;     /* and for so long */
     const char *journal_dir; /* NULL = nothing is kept */
     bool journal_syncs;      /* false: for measuring only */
+    uint32_t snapshot_segments; /* a snapshot after so many full segments; 0 = never */
+    uint64_t log_bytes;      /* so much of the log is kept that a start does not need any more */
+    tw_engine_snapshot_fn *snapshot; /* NULL = on the thread that wants it, with its memory */
+    void *snapshot_context;
 
     /* For tests; zero = the real ones. */
     const struct tw_journal_disk *journal_disk;
@@ -74,6 +92,12 @@ void tw_engine_stop(struct tw_engine *engine);
 /* The same when calls are lost and still out: the log is closed, everything that they may touch stays.
  * The process has to end. */
 void tw_engine_abandon(struct tw_engine *engine);
+
+/* Reads the log up to the end of the segment, which is full, and writes down what is to be remembered of it
+ * (snapshot.h of the journal). Needs the memory of a second engine for so long.
+ * Thread: any, also beside a server, and in a process of its own. */
+TW_MUST_CHECK tw_status tw_engine_snapshot(const struct tw_engine_snapshot_wanted *wanted, uint64_t *ret_bytes,
+                                           struct tw_error *error);
 
 void tw_engine_sampler_set(struct tw_engine *engine, struct tw_sampler *sampler);
 const struct tw_sample_subject_ops *tw_engine_subject_ops(void);
