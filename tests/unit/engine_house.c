@@ -85,6 +85,7 @@ bool house_follower(struct house *house, const char *follower_id, const char *la
     entry.key = text("latency");
     entry.value = text(latency);
     follower.follower_id = text(follower_id);
+    follower.max_parallel = 2;
     follower.adapter = text("paper");
     follower.adapter_config = config;
     follower.n_adapter_config = 1;
@@ -211,8 +212,9 @@ bool house_submit(struct house *house, const struct house_event *event, struct t
     return told(house, tw_engine_submit(house->engine, &submission, ret, &refusal), &refusal);
 }
 
-void house_settle(struct house *house)
+bool house_settle(struct house *house, int64_t wait_ns)
 {
+    int64_t until_ns = tw_mono_ns() + wait_ns;
     const struct timespec moment = {0, 2 * TW_NS_PER_MS};
     struct tw_executor_status status;
     unsigned quiet = 0;
@@ -220,6 +222,9 @@ void house_settle(struct house *house)
         tw_executor_status_get(house->executor, &status);
         bool is_quiet = status.calls_in_flight == 0 && status.calls_queued == 0;
         quiet = is_quiet && tw_engine_catch_up(house->engine) ? quiet + 1 : 0;
+        if (wait_ns != 0 && tw_mono_ns() > until_ns)
+            return false;
         (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
     }
+    return true;
 }

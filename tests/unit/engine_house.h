@@ -39,7 +39,7 @@ struct house_event {
 /* False: refused. *ret: its record is the caller's to release, when it has one. */
 bool house_submit(struct house *house, const struct house_event *event, struct tw_submitted *ret);
 
-/* Every copy of every event has ended, and is written. */
-void house_settle(struct house *house);
+/* Every copy of every event has ended, and is written. False: not in so long (0 = for ever). */
+bool house_settle(struct house *house, int64_t wait_ns);
 
 #endif
