@@ -8,6 +8,7 @@
  * A second signal, or drain.timeout, ends it at once. */
 #include "serve.h"
 
+#include "gate.h"
 #include "health.h"
 #include "metrics_service.h"
 #include "paper_service.h"
@@ -50,6 +51,7 @@ struct server {
     struct tw_telemetry *telemetry;
     _Atomic(struct tw_engine *) engine; /* telemetry asks before there is one */
     struct tw_wire_server *wire;
+    struct tw_access *access; /* NULL = everybody may do everything */
     void *paper;
     struct tw_engine_adapter adapters[1];
     char paper_dir[512], journal_dir[512];
@@ -279,6 +281,20 @@ static tw_status dev_fleet(struct server *server, struct tw_error *error)
     return ok ? TW_OK : tw_error_set(error, TW_LIMIT, "the demo fleet cannot be made: %s", refusal.text);
 }
 
+static tw_status access_open(struct server *server, struct tw_error *error)
+{
+    const struct tw_access_options options = {
+        .policy_path = server->settings->access_policy,
+        .keys_path = server->settings->access_token_keys,
+        .audience = server->settings->access_audience,
+    };
+    tw_status status = TW_OK;
+    if (options.policy_path[0] != '\0')
+        status = tw_access_open(&options, &server->access, error);
+    tw_gate_open(server->access);
+    return status;
+}
+
 static tw_status wire_open(struct server *server, struct tw_error *error)
 {
     static const char *const names[] = {
@@ -295,6 +311,8 @@ static tw_status wire_open(struct server *server, struct tw_error *error)
     };
     const struct tw_wire_options options = {
         .listen = settings->listen,
+        .authorize = tw_gate_authorize,
+        .admit = tw_gate_admit,
         .tls = tls.certificate[0] != '\0' ? &tls : NULL,
         .rpc_threads = settings->rpc_threads,
         .streams_per_peer_max = settings->metrics_streams_per_peer,
@@ -400,6 +418,7 @@ static void server_close(struct server *server)
     if (server->paper != NULL)
         tw_adapter_paper.close(server->paper);
     tw_health_clear();
+    tw_access_close(server->access);
     if (server->state_lock >= 0)
         close(server->state_lock);
 }
@@ -439,6 +458,8 @@ static tw_status server_open(struct server *server, struct tw_error *error)
     if (status == TW_OK && server->is_dev)
         status = dev_fleet(server, error);
     if (status == TW_OK)
+        status = access_open(server, error);
+    if (status == TW_OK)
         status = wire_open(server, error);
     return status;
 }
@@ -451,11 +472,12 @@ struct stamp {
     off_t size;
     struct timespec changed;
 };
-enum { STAMPED_FILES = 3 };
+enum { STAMPED_FILES = 5 };
 
 static void stamps_take(const struct tw_settings *settings, struct stamp ret[STAMPED_FILES])
 {
-    const char *const paths[STAMPED_FILES] = {settings->tls_certificate, settings->tls_key, settings->tls_client_ca};
+    const char *const paths[STAMPED_FILES] = {settings->tls_certificate, settings->tls_key, settings->tls_client_ca,
+                                              settings->access_policy, settings->access_token_keys};
     struct stat found;
     memset(ret, 0, STAMPED_FILES * sizeof *ret);
     for (size_t i = 0; i < STAMPED_FILES; i++)
@@ -469,15 +491,18 @@ static void stamps_take(const struct tw_settings *settings, struct stamp ret[STA
 static void reload(struct server *server)
 {
     struct tw_error error = {{0}};
-    if (server->settings->tls_certificate[0] == '\0')
-        tw_log(TW_LOG_INFO, "server.reloaded", "reads=nothing");
-    else if (tw_wire_server_tls_reload(server->wire, &error) == TW_OK)
-        tw_log(TW_LOG_INFO, "server.reloaded", "certificate=%s", server->settings->tls_certificate);
+    tw_status status = tw_wire_server_tls_reload(server->wire, &error);
+    if (status == TW_OK && server->access != NULL)
+        status = tw_access_reload(server->access, &error);
+    if (status == TW_OK)
+        tw_log(TW_LOG_INFO, "server.reloaded", "certificate=%s policy=%s",
+               server->settings->tls_certificate[0] != '\0' ? server->settings->tls_certificate : "none",
+               server->access != NULL ? server->settings->access_policy : "none");
     else
         tw_log(TW_LOG_ERROR, "server.reload_failed", "keeps=the_one_before why=\"%s\"", error.text);
 }
 
-/* Until a signal to stop, which it returns. Certificates that were replaced are read again by themselves:
+/* Until a signal to stop, which it returns. Files that were replaced are read again by themselves:
  * whoever renews them need not know how to tell. Where the new key comes after the new certificate, the pair
  * that does not fit is refused, and read again when its other half is there. */
 static int run(struct server *server, const sigset_t *signals)

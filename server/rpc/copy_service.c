@@ -1,4 +1,5 @@
 /* copy_service.c - tradewake.v1.CopyService. */
+#include "gate.h"
 #include "services.h"
 
 #include <tradewake/base/clock.h>
@@ -105,6 +106,12 @@ void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *reques
     if (ok && copy == NULL)
         tw_refuse(&refusal, REFUSAL(NOT_FOUND), "copy_id", "there is no copy \"%.64s\"", m->copy_id);
     Tradewake__V1__Copy *answer = copy != NULL ? tw_copy_message(copy, tw_call_arena(call)) : NULL;
+    if (answer != NULL && !tw_gate_sees(call, answer->master_id, answer->follower_id)) {
+        tw_refuse(&refusal, REFUSAL(NOT_FOUND), "copy_id", "there is no copy \"%.64s\"", m->copy_id);
+        tw_record_release(record);
+        tw_call_refuse(call, &refusal);
+        return;
+    }
     if (copy != NULL)
         tw_record_release(record);
     if (answer != NULL)

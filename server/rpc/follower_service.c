@@ -1,4 +1,5 @@
 /* follower_service.c - tradewake.v1.FollowerService: the engine's fleet, method by method. */
+#include "gate.h"
 #include "services.h"
 
 #include <tradewake/core/check.h>
@@ -115,6 +116,9 @@ METHOD(get_subscription, GetSubscriptionRequest)
     Tradewake__V1__Subscription *answer = NULL;
     bool ok = tw_engine_subscription_get(tw_services_engine(), m->subscription_id, tw_call_arena(call),
                                          &answer, &refusal);
+    if (ok && !tw_gate_sees(call, answer->master_id, answer->follower_id))
+        ok = tw_refuse(&refusal, REFUSAL(NOT_FOUND), "subscription_id", "there is no subscription \"%.64s\"",
+                       m->subscription_id);
     reply(call, ok, ok ? &answer->base : NULL, &refusal);
 }
 

@@ -360,8 +360,11 @@ static bool request_decode(struct tw_call *call, const grpc_byte_buffer *buffer,
     const uint8_t *bytes;
     if (!wire_buffer_bytes(buffer, &call->arena, &bytes, &size))
         return tw_refuse(ret_invalid, REASON(OVERLOADED), NULL, "no memory for the message");
+    const struct tw_wire_options *options = &call->queue->server->options;
     return tw_message_decode(method->type->input, bytes, size, &call->arena, ret_request,
-                             ret_invalid);
+                             ret_invalid) &&
+           (options->admit == NULL ||
+            options->admit(options->context, call, *ret_request, ret_invalid));
 }
 
 static void request_take(struct tw_call *call, const grpc_byte_buffer *buffer)
@@ -672,6 +675,17 @@ struct tw_arena *tw_call_arena(struct tw_call *call)
 {
     wire_queue_assert_here(call->queue);
     return &call->arena;
+}
+
+void tw_call_caller_set(struct tw_call *call, const void *caller)
+{
+    wire_queue_assert_here(call->queue);
+    call->caller = caller;
+}
+
+const void *tw_call_caller(const struct tw_call *call)
+{
+    return call->caller;
 }
 
 void tw_call_data_set(struct tw_call *call, void *data)

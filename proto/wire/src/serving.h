@@ -124,6 +124,7 @@ struct tw_call {
     struct tw_arena kept;   /* lives as long as the call */
     struct tw_arena arena;  /* unary: as long as the call; bidi: one message */
     void *data;
+    const void *caller;
 
     int64_t timer_due_mono_ns;
     uint32_t timer_slot; /* index in the queue's heap + 1; 0 = not set */

@@ -271,6 +271,23 @@ static const struct command_option config_show_options[] = {
     {.flag = "--dev", .help = "with the defaults of `tradewake dev`"},
 };
 
+#define REQUIRED_FLAG(name, what, kind, words)                                                       \
+    {.flag = name, .value = what, .rule = {.type = kind}, .is_required = true, .help = words}
+static const struct command_option token_key_options[] = {
+    REQUIRED_FLAG("--private", "FILE", TW_VALUE_PATH, "where the private key goes (PEM, for its owner alone)"),
+    REQUIRED_FLAG("--public", "FILE", TW_VALUE_PATH, "where the public key goes (a JWK set)"),
+    REQUIRED_FLAG("--key-id", "ID", TW_VALUE_TEXT, "what the key is called (kid), in both"),
+};
+static const struct command_option token_issue_options[] = {
+    REQUIRED_FLAG("--private", "FILE", TW_VALUE_PATH, "the private key that signs it"),
+    REQUIRED_FLAG("--key-id", "ID", TW_VALUE_TEXT, "what that key is called (kid)"),
+    REQUIRED_FLAG("--subject", "NAME", TW_VALUE_TEXT, "whose token it is: an identity of access.policy (sub)"),
+    {.flag = "--audience", .value = "NAME", .rule = TEXT_RULE, .default_text = "tradewake", .help = "for whom (aud)"},
+    {.flag = "--lasts", .value = "TIME", .rule = DURATION_RULE, .default_text = "15m", .help = "good for so long (exp)"},
+    {.flag = "--certificate", .value = "FILE", .rule = {.type = TW_VALUE_PATH},
+     .help = "good only on a connection with this certificate (cnf)"},
+};
+
 /* ---- The table ---- */
 
 #define OPTIONS(array) .options = array, .n_options = COUNT(array)
@@ -299,6 +316,12 @@ static const struct command table[] = {
     {.name = "config reference", .run = run_config_reference,
      .summary = "Print a configuration file with every setting explained",
      .examples = "  tradewake config reference > tradewake.yaml"},
+    {.name = "token key", OPTIONS(token_key_options), .run = run_token_key,
+     .summary = "Make a key that signs tokens",
+     .examples = "  tradewake token key --private signer.pem --public keys.json --key-id 2026-11"},
+    {.name = "token issue", OPTIONS(token_issue_options), .run = run_token_issue,
+     .summary = "Sign a token and print it: for development, or for a small installation",
+     .examples = "  tradewake token issue --private signer.pem --key-id 2026-11 --subject web-backend --lasts 12h > token"},
 
     SUBMIT("open", submit_open_options, "Send that a master opened a position",
            "  tradewake submit open --master M1 --position 1 --symbol EURUSD --side buy --volume 0.10"),

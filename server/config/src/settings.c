@@ -35,6 +35,12 @@ static const struct tw_setting table[] = {
      FIELD(tls_client_certificate), false, "Whether a client without a certificate is let in, with tls.client_ca."},
     {"tls.insecure", {.type = TW_VALUE_BOOL}, "false", "true", FIELD(tls_insecure), false,
      "Plain text also where others can read it: not only on loopback or a unix socket."},
+    {"access.policy", {.type = TW_VALUE_PATH}, "", NULL, FIELD(access_policy), true,
+     "YAML file with who may do what; empty: whoever reaches the port may do everything."},
+    {"access.token_keys", {.type = TW_VALUE_PATH}, "", NULL, FIELD(access_token_keys), true,
+     "JWK set with the public Ed25519 keys of those who sign tokens; empty: no token is good."},
+    {"access.audience", {.type = TW_VALUE_TEXT}, "tradewake", NULL, FIELD(access_audience), false,
+     "A token must be for this audience (aud)."},
     {"journal", {.type = TW_VALUE_ENUM, .choices = "on|nosync|off"}, "on", NULL, FIELD(journal), false,
      "How the journal is kept. For measuring only: nosync loses events at a power cut, off at every stop."},
     {"log.level", {.type = TW_VALUE_ENUM, .choices = "debug|info|warn|error|none"}, "info", NULL,
@@ -445,12 +451,21 @@ static void check_tls(const struct tw_settings *settings, struct tw_config_repor
                    settings->listen, origin_of(settings, "listen", origin));
 }
 
+static void check_access(const struct tw_settings *settings, struct tw_config_report *report)
+{
+    char origin[TW_VALUE_TEXT_BYTES + 64];
+    if (settings->access_token_keys[0] != '\0' && settings->access_policy[0] == '\0')
+        report_add(report, false, "access.token_keys is set (%s), expected access.policy beside it",
+                   origin_of(settings, "access.token_keys", origin));
+}
+
 static void check_relations(const struct tw_settings *settings, struct tw_config_report *report)
 {
     check_threads(settings, report);
     check_drain(settings, report);
     check_addresses(settings, report);
     check_tls(settings, report);
+    check_access(settings, report);
 }
 
 tw_status tw_settings_load(const struct tw_settings_sources *sources, struct tw_settings *ret,

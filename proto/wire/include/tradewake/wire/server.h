@@ -57,6 +57,9 @@ struct tw_wire_options {
     /* Asked before a call is given to its method, on the headers alone. False, with *ret filled in,
      * refuses it. NULL = everybody may. Thread: call. */
     bool (*authorize)(void *context, struct tw_call *call, struct tw_refusal *ret);
+    /* Asked with each message that was decoded, before its method gets it; likewise. */
+    bool (*admit)(void *context, struct tw_call *call, const ProtobufCMessage *request,
+                  struct tw_refusal *ret);
     void *context;
 };
 
@@ -112,6 +115,10 @@ bool tw_call_certificate_sha256(const struct tw_call *call, uint8_t ret[32]);
 
 /* Unary: for request and answer, freed with the call. */
 struct tw_arena *tw_call_arena(struct tw_call *call);
+
+/* Who calls, as authorize() found out; of the caller's own kind. */
+void tw_call_caller_set(struct tw_call *call, const void *caller);
+const void *tw_call_caller(const struct tw_call *call);
 
 /* The handler's own. */
 void tw_call_data_set(struct tw_call *call, void *data);

@@ -53,6 +53,9 @@ struct tw_settings {
     char tls_client_ca[TW_VALUE_TEXT_BYTES]; /* "" = clients' certificates are not asked for */
     enum tw_client_certificate tls_client_certificate;
     bool tls_insecure;
+    char access_policy[TW_VALUE_TEXT_BYTES]; /* "" = nobody is asked */
+    char access_token_keys[TW_VALUE_TEXT_BYTES];
+    char access_audience[TW_VALUE_TEXT_BYTES];
     enum tw_journal_mode journal;
     enum tw_log_level log_level;
     enum tw_log_format log_format;

@@ -1,0 +1,138 @@
+#include "gate.h"
+
+#include <tradewake/base/clock.h>
+#include <tradewake/base/log.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REFUSAL(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
+enum { REFUSED_LINES_PER_S = 20 };
+
+static struct tw_access *access_in_use; /* set before the server starts */
+
+void tw_gate_open(struct tw_access *access)
+{
+    access_in_use = access;
+}
+
+/* ---- What is written down of a refusal ---- */
+
+/* A stranger can make a line per call; so many a second, and how many were left out. */
+static bool line_admit(void)
+{
+    static atomic_llong second;
+    static atomic_int lines;
+    long long now_s = tw_mono_ns() / TW_NS_PER_S;
+    if (atomic_exchange_explicit(&second, now_s, memory_order_relaxed) != now_s) {
+        int left_out = atomic_exchange_explicit(&lines, 0, memory_order_relaxed) - REFUSED_LINES_PER_S;
+        if (left_out > 0)
+            tw_log(TW_LOG_WARN, "access.refused", "lines_left_out=%d", left_out);
+    }
+    return atomic_fetch_add_explicit(&lines, 1, memory_order_relaxed) < REFUSED_LINES_PER_S;
+}
+
+static bool refuse_stranger(struct tw_call *call, const char *why, struct tw_refusal *ret)
+{
+    if (line_admit())
+        tw_log(TW_LOG_WARN, "access.refused", "who=unknown method=%s peer=%s why=\"%s\"", tw_call_path(call),
+               tw_call_peer(call), why);
+    return tw_refuse(ret, REFUSAL(UNAUTHENTICATED), NULL, "who calls is not known here: a valid token or certificate is needed");
+}
+
+static bool refuse_known(struct tw_call *call, const struct tw_identity *caller, const struct tw_access_objects *objects,
+                         struct tw_refusal *ret)
+{
+    if (line_admit())
+        tw_log(TW_LOG_WARN, "access.refused", "who=%s method=%s peer=%s master=%s follower=%s why=\"no right\"",
+               tw_identity_name(caller), tw_call_path(call), tw_call_peer(call), objects->master_id, objects->follower_id);
+    return tw_refuse(ret, REFUSAL(PERMISSION_DENIED), NULL, "this caller may not do that, or not with this master or follower");
+}
+
+/* ---- Who ---- */
+
+static bool is_for_everybody(const struct tw_call *call)
+{
+    static const char health[] = "/grpc.health.v1.Health/";
+    return strncmp(tw_call_path(call), health, sizeof health - 1) == 0;
+}
+
+static const struct tw_identity *identify(struct tw_call *call, const char **ret_why)
+{
+    struct tw_presented presented = {.authorization = tw_call_metadata(call, "authorization")};
+    presented.names = tw_call_certificate_names(call, &presented.n_names);
+    presented.has_certificate =
+        presented.authorization != NULL && tw_call_certificate_sha256(call, presented.certificate_sha256);
+    return tw_access_identify(access_in_use, &presented, tw_wall_ns(), ret_why);
+}
+
+bool tw_gate_authorize(void *context, struct tw_call *call, struct tw_refusal *ret)
+{
+    static const struct tw_access_objects none = {"", ""};
+    const char *why;
+    (void)context;
+    if (access_in_use == NULL || is_for_everybody(call))
+        return true;
+    const struct tw_identity *caller = identify(call, &why);
+    if (caller == NULL)
+        return refuse_stranger(call, why, ret);
+    tw_call_caller_set(call, caller);
+    return tw_access_may_call(caller, tw_call_path(call)) || refuse_known(call, caller, &none, ret);
+}
+
+/* ---- With what ---- */
+
+static const ProtobufCMessage *message_in(const ProtobufCMessage *message, const char *name)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
+    if (field == NULL || field->type != PROTOBUF_C_TYPE_MESSAGE || field->label == PROTOBUF_C_LABEL_REPEATED)
+        return NULL;
+    return *(const ProtobufCMessage *const *)((const char *)message + field->offset);
+}
+
+static const char *text_in(const ProtobufCMessage *message, const char *name)
+{
+    const ProtobufCFieldDescriptor *field =
+        message != NULL ? protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name) : NULL;
+    if (field == NULL || field->type != PROTOBUF_C_TYPE_STRING || field->label == PROTOBUF_C_LABEL_REPEATED)
+        return "";
+    const char *text = *(const char *const *)((const char *)message + field->offset);
+    return text != NULL ? text : "";
+}
+
+/* A request names its objects itself, or its event or filter does. */
+static const char *object_in(const ProtobufCMessage *request, const char *name)
+{
+    static const char *const inner[] = {"event", "filter"};
+    const char *text = text_in(request, name);
+    for (size_t i = 0; text[0] == '\0' && i < sizeof inner / sizeof inner[0]; i++)
+        text = text_in(message_in(request, inner[i]), name);
+    return text;
+}
+
+bool tw_gate_admit(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret)
+{
+    const char *why;
+    (void)context;
+    if (access_in_use == NULL || is_for_everybody(call))
+        return true;
+    const struct tw_access_objects objects = {object_in(request, "master_id"), object_in(request, "follower_id")};
+    /* A stream outlives a token and a policy: each message is asked about anew. */
+    const struct tw_identity *caller = identify(call, &why);
+    if (caller == NULL)
+        return refuse_stranger(call, why, ret);
+    tw_call_caller_set(call, caller);
+    return tw_access_may(caller, tw_call_path(call), &objects) || refuse_known(call, caller, &objects, ret);
+}
+
+bool tw_gate_sees(const struct tw_call *call, const char *master_id, const char *follower_id)
+{
+    return access_in_use == NULL || tw_access_sees(tw_call_caller(call), master_id, follower_id);
+}
+
+const char *tw_gate_caller_name(const struct tw_call *call)
+{
+    const struct tw_identity *caller = access_in_use != NULL ? tw_call_caller(call) : NULL;
+    return caller != NULL ? tw_identity_name(caller) : "";
+}
