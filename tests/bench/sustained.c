@@ -76,7 +76,7 @@ static bool subscriber_start(const struct driven *server, struct subscriber *sub
     struct tw_arena arena;
     ProtobufCMessage *started;
     tw_arena_init(&arena, BATCH_BYTES_MAX);
-    bool is_good = tw_wire_client_open(server->address, &subscriber->client, &error) == TW_OK &&
+    bool is_good = tw_wire_client_open_plain(server->address, &subscriber->client, &error) == TW_OK &&
                    tw_wire_stream_open(subscriber->client, WATCH_OWN_TIME, &request.base, INT64_MAX,
                                        &subscriber->stream, &error) == TW_OK &&
                    tw_wire_stream_read(subscriber->stream, tw_mono_ns() + SETTLE_NS, &arena, &started, NULL, &error) ==
