@@ -166,3 +166,72 @@ Test(core_close, a_netting_order_first_brings_the_position_to_zero)
         cr_expect_eq(order.is_reduction, rows[i].is_reduction, "%s", rows[i].name);
     }
 }
+
+/* ---- Several positions of one copy ---- */
+
+enum { TICKETS = 4 };
+
+/* Orders until nothing more can be closed, as text: "0:0.05 1:0.02". Checks each on the way. */
+static void cut_all(const char *name, tw_decimal *held, tw_decimal volume, tw_decimal min, tw_decimal step, char *ret,
+                    size_t size)
+{
+    tw_decimal smallest = tw_decimal_round(min, step, TW_ROUND_UP);
+    size_t used = 0;
+    ret[0] = '\0';
+    for (int orders = 0; volume > 0; orders++) {
+        cr_assert_lt(orders, 10, "%s", name);
+        struct tw_ticket_order order = tw_tickets_decide(held, TICKETS, volume, min, step);
+        if (order.volume == 0)
+            return;
+        tw_decimal rest = held[order.ticket] - order.volume;
+        cr_expect(order.volume <= volume, "%s: more than was to be closed", name);
+        cr_expect(rest == 0 || (rest >= smallest && order.volume >= smallest && order.volume % step == 0),
+                  "%s: order %d", name, orders);
+        held[order.ticket] = rest;
+        volume -= order.volume;
+        char text[TW_DECIMAL_TEXT_BYTES];
+        used += (size_t)snprintf(ret + used, size - used, "%s%u:%s", used > 0 ? " " : "", order.ticket,
+                                 tw_decimal_text(order.volume, text));
+    }
+}
+
+Test(core_close, a_cut_over_several_positions_leaves_and_orders_nothing_below_the_minimum)
+{
+    static const struct {
+        const char *name, *held[TICKETS], *volume, *min, *step, *orders;
+    } rows[] = {
+        {"the newest holds enough", {"1", "1"}, "0.4", "0.01", "0.01", "0:0.4"},
+        {"the newest whole, the rest of the next", {"0.5", "1"}, "0.7", "0.01", "0.01", "0:0.5 1:0.2"},
+        {"all of it", {"0.5", "1", "0.25"}, "1.75", "0.01", "0.01", "0:0.5 1:1 2:0.25"},
+        {"the next would be too little: of each so much that both are orders",
+         {"0.05", "0.2"}, "0.07", "0.05", "0.01", "1:0.07"},
+        {"the newest would be left with too little: another one", {"0.08", "0.5"}, "0.05", "0.05", "0.01", "1:0.05"},
+        {"whole, and the rest would be too little: less of the newest, more of the next",
+         {"0.2", "0.1"}, "0.22", "0.05", "0.01", "0:0.12 1:0.1"},
+        {"two in part", {"0.2", "0.2"}, "0.24", "0.05", "0.01", "0:0.15 1:0.09"},
+        {"one that is whole is an order, however little", {"0.02", "0.2"}, "0.02", "0.05", "0.01", "0:0.02"},
+        {"not exactly: as much as can be", {"0.08", "0.06"}, "0.07", "0.05", "0.01", "1:0.06"},
+        {"nothing at all", {"0.08", "0.09"}, "0.07", "0.05", "0.01", ""},
+        {"a position of an older step goes whole", {"0.123", "0.5"}, "0.25", "0.1", "0.1", "0:0.123 1:0.1"},
+        {"a third one makes it fit", {"0.08", "0.06", "0.05"}, "0.11", "0.05", "0.01", "1:0.06 2:0.05"},
+        {"four", {"0.06", "0.06", "0.06", "0.06"}, "0.18", "0.05", "0.01", "0:0.06 1:0.06 2:0.06"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tw_decimal held[TICKETS] = {0};
+        char orders[200];
+        for (size_t k = 0; k < TICKETS && rows[i].held[k] != NULL; k++)
+            held[k] = dec(rows[i].held[k]);
+        cut_all(rows[i].name, held, dec(rows[i].volume), dec(rows[i].min), dec(rows[i].step), orders, sizeof orders);
+        cr_expect_str_eq(orders, rows[i].orders, "%s: %s", rows[i].name, orders);
+    }
+}
+
+Test(core_close, many_positions_are_cut_from_the_newest_on)
+{
+    tw_decimal held[20];
+    for (size_t i = 0; i < COUNT(held); i++)
+        held[i] = dec("0.1");
+    struct tw_ticket_order order = tw_tickets_decide(held, COUNT(held), dec("1.95"), dec("0.1"), dec("0.01"));
+    cr_expect_eq(order.ticket, 0);
+    cr_expect_eq(order.volume, dec("0.1"));
+}

@@ -589,6 +589,62 @@ static enum gate nothing_to_close(struct tw_copy *copy, tw_reason reason)
 
 static enum gate pass_cancel(struct tw_copy *copy, struct tw_order *order);
 
+/* The leg's positions, newest first; NULL: it has no more. */
+static const char *ticket_at(const struct tw_leg *leg, uint32_t n)
+{
+    const struct older_ticket *older = leg->older;
+    if (n == 0)
+        return leg->ticket;
+    for (uint32_t i = 1; older != NULL && i < n; i++)
+        older = older->next;
+    return older != NULL ? older->id : NULL;
+}
+
+/* Of a copy with several positions: which one the order closes, and how much of it. False: no order is large enough to
+ * be one, and small enough. */
+static bool order_ticket(const struct tw_leg *leg, struct tw_order *order, tw_decimal volume)
+{
+    const struct tw_instrument *instrument = &leg->listing->instrument;
+    tw_decimal held[TW_TICKETS_CUT_MAX] = {leg->ticket_held};
+    uint32_t n = 1;
+    for (const struct older_ticket *older = leg->older; older != NULL && n < TW_TICKETS_CUT_MAX; older = older->next)
+        held[n++] = older->held;
+    struct tw_ticket_order part =
+        tw_tickets_decide(held, n, volume, instrument->volume_min, instrument->volume_step);
+    if (part.volume == 0)
+        return false;
+    memcpy(order->position_id, ticket_at(leg, part.ticket), sizeof order->position_id);
+    order->volume = tw_order_part(part.volume, instrument->volume_max, instrument->volume_min, instrument->volume_step);
+    return true;
+}
+
+static bool is_too_little(const struct tw_leg *leg, tw_decimal volume)
+{
+    return volume < leg->listing->instrument.volume_min;
+}
+
+/* Our shares add up to zero, and turning the position over takes an order that is too small to be one. A reduction
+ * waits for the next. When all is to be closed, it is set against what the shares on the other side hold: the
+ * account cannot hold that either. */
+static enum gate net_give_up(struct tw_copy *copy)
+{
+    struct tw_leg *leg = copy->leg;
+    if (!copy->is_full_close)
+        return nothing_to_close(copy, REASON(BELOW_MIN));
+    tw_decimal rest = leg->held;
+    for (struct tw_leg *other = leg->slot->legs, *next; other != NULL && rest > 0; other = next) {
+        next = other->next;
+        if (other->listing != leg->listing || other->side == leg->side || other->held <= 0)
+            continue;
+        tw_decimal part = other->held < rest ? other->held : rest;
+        rest -= part;
+        leg_reduce(other, other->held - part);
+    }
+    leg_dirty(leg);
+    leg_close(leg);
+    return end(copy, STATE(DONE), copy->filled > 0 ? REASON(UNSPECIFIED) : REASON(BELOW_MIN));
+}
+
 static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
 {
     const struct tw_leg *leg = copy->leg;
@@ -610,8 +666,9 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
     struct tw_close_decision decision = tw_close_decide(&input);
     if (decision.volume == 0)
         return nothing_to_close(copy, decision.reason);
+    tw_decimal volume = decision.volume;
     if (copy->calls == 0) {
-        copy->volume = decision.volume;
+        copy->volume = volume;
         if (decision.reason != REASON(UNSPECIFIED)) {
             copy->remarks[0] = (uint8_t)decision.reason;
             copy->n_remarks = 1;
@@ -621,16 +678,15 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
     decision = tw_close_decide(&input);
     if (slot_of(copy)->caps.netting) {
         order_net(copy, order, (enum tw_side)copy->side, decision.volume);
-        return GATE_PASS;
+        return order->op == TW_OP_OPEN && is_too_little(leg, order->volume) ? net_give_up(copy) : GATE_PASS;
     }
     order->op = TW_OP_CLOSE;
     order->type = TW_ORDER_MARKET;
-    /* One of its positions after the other, the newest first. */
-    bool is_more = leg->older != NULL && decision.volume > leg->ticket_held;
-    order->volume = is_more ? leg->ticket_held : decision.volume;
+    order->volume = decision.volume;
     memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
     order->reduce_only = true;
-    return GATE_PASS;
+    return leg->older == NULL || order_ticket(leg, order, volume) ? GATE_PASS
+                                                                  : nothing_to_close(copy, REASON(BELOW_MIN));
 }
 
 static enum gate pass_cancel(struct tw_copy *copy, struct tw_order *order)
@@ -722,17 +778,6 @@ static enum gate gate_protect(struct tw_copy *copy, struct tw_order *order)
     if (!slot_of(copy)->caps.netting)
         memcpy(order->position_id, leg->ticket, sizeof leg->ticket);
     return slot_of(copy)->is_connected ? GATE_PASS : park(copy, REASON(NO_CONNECTION));
-}
-
-/* The leg's positions, newest first; NULL: it has no more. */
-static const char *ticket_at(const struct tw_leg *leg, uint32_t n)
-{
-    const struct older_ticket *older = leg->older;
-    if (n == 0)
-        return leg->ticket;
-    for (uint32_t i = 1; older != NULL && i < n; i++)
-        older = older->next;
-    return older != NULL ? older->id : NULL;
 }
 
 #define FREEZE_POLL_NS (250 * TW_NS_PER_MS)
@@ -1119,7 +1164,30 @@ static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
         memcpy(leg->ticket, ack->position_id, sizeof leg->ticket);
 }
 
-static void apply_close(struct tw_copy *copy, const struct tw_ack *ack)
+/* So much less is held under one of its tickets, which may have another name now. */
+static void ticket_close(struct tw_leg *leg, const char *ticket, tw_decimal closed, const char *remainder)
+{
+    for (struct older_ticket **at = &leg->older; *at != NULL; at = &(*at)->next) {
+        struct older_ticket *older = *at;
+        if (strcmp(older->id, ticket) != 0)
+            continue;
+        older->held -= closed < older->held ? closed : older->held;
+        if (remainder[0] != '\0')
+            memcpy(older->id, remainder, sizeof older->id);
+        if (older->held == 0) {
+            *at = older->next;
+            free(older);
+        }
+        return;
+    }
+    if (remainder[0] != '\0')
+        memcpy(leg->ticket, remainder, sizeof leg->ticket);
+    leg->ticket_held -= closed < leg->ticket_held ? closed : leg->ticket_held;
+    if (leg->ticket_held == 0 && leg->held > 0)
+        ticket_pop(leg);
+}
+
+static void apply_close(struct tw_copy *copy, const struct tw_order *order, const struct tw_ack *ack)
 {
     struct tw_leg *leg = copy->leg;
     tw_decimal closed = ack->filled_volume < leg->held ? ack->filled_volume : leg->held;
@@ -1127,13 +1195,11 @@ static void apply_close(struct tw_copy *copy, const struct tw_ack *ack)
     leg->wanted -= closed < leg->wanted ? closed : leg->wanted;
     if (!leg->is_closed)
         leg->listing->open_volume -= closed;
-    if (ack->remainder_position_id[0] != '\0')
-        memcpy(leg->ticket, ack->remainder_position_id, sizeof leg->ticket);
-    leg->ticket_held -= closed < leg->ticket_held ? closed : leg->ticket_held;
+    /* A look-up asks by id; the answer says of which position it was. */
+    ticket_close(leg, order->position_id[0] != '\0' ? order->position_id : ack->position_id, closed,
+                 ack->remainder_position_id);
     if (leg->held <= 0)
         leg_close(leg);
-    else if (leg->ticket_held == 0)
-        ticket_pop(leg);
 }
 
 static void apply_place(struct tw_copy *copy, const struct tw_ack *ack)
@@ -1277,7 +1343,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     else if (copy->op == TW_OP_PLACE && (holds || waits_there))
         apply_place(copy, ack);
     else if (!is_opening && executed)
-        apply_close(copy, ack);
+        apply_close(copy, order, ack);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
     else if (!is_opening && is_gone && op == TW_OP_CLOSE)
@@ -1577,6 +1643,7 @@ static void end_on_ground(struct tw_copy *copy, enum gate gate)
 {
     struct tw_record *record = copy->record;
     tw_record_hold(record);
+    slot_dirty_push(slot_of(copy)); /* shares that were given up */
     if (gate == GATE_END) {
         tw_job_finish(&copy->job, TW_JOB_DONE);
     } else {

@@ -484,7 +484,7 @@ class Case:
 
     def check_book(self, followers):
         for follower_id, wanted in followers.items():
-            strange = set(wanted) - {"positions", "orders", "deals", "calls", "calls_at_most"}
+            strange = set(wanted) - {"positions", "orders", "deals", "distinct_ids", "calls", "calls_at_most"}
             if strange:
                 raise BadCase("book does not know %s" % ", ".join(sorted(strange)))
             book = self.book(follower_id)
@@ -492,7 +492,8 @@ class Case:
                 wrong = as_multiset(wanted[key], getattr(book, key)) if key in wanted else None
                 if wrong:
                     raise Failed({follower_id: {key: wrong[0]}}, {follower_id: {key: wrong[1]}})
-            for key, got in (("deals", len(book.deals)), ("calls", book.calls)):
+            for key, got in (("deals", len(book.deals)), ("calls", book.calls),
+                             ("distinct_ids", len({deal.client_order_id for deal in book.deals}))):
                 if key in wanted and wanted[key] != got:
                     raise Failed({follower_id: {key: wanted[key]}}, {follower_id: {key: got}})
             if "calls_at_most" in wanted and book.calls > wanted["calls_at_most"]:

@@ -72,14 +72,15 @@ class Trader:
 
     # ---- Positions ----
 
-    def stops(self, symbol, side, price, chance):
-        """Random stops on their own sides of a price; each may be absent."""
+    def stops(self, symbol, side, price, chance, other=None):
+        """Random stops on their own sides of a price, and of another one where there are two; each may be absent."""
         point, sign = self.point(symbol), 1 if side == "BUY" else -1
+        low, high = sorted([price, price if other is None else other], reverse=side == "SELL")
         stop_loss = take_profit = None
         if self.rng.random() < chance:
-            stop_loss = price - sign * point * self.rng.randint(*STOP_POINTS)
+            stop_loss = low - sign * point * self.rng.randint(*STOP_POINTS)
         if self.rng.random() < chance:
-            take_profit = price + sign * point * self.rng.randint(*STOP_POINTS)
+            take_profit = high + sign * point * self.rng.randint(*STOP_POINTS)
         return stop_loss, take_profit
 
     def deal(self, symbol, side):
@@ -116,7 +117,8 @@ class Trader:
         position_id = self.rng.choice(list(self.positions))
         position = self.positions[position_id]
         bid, ask = self.market[position["symbol"]]
-        stop_loss, take_profit = self.stops(position["symbol"], position["side"], bid if position["side"] == "BUY" else ask, 0.6)
+        stop_loss, take_profit = self.stops(position["symbol"], position["side"], bid if position["side"] == "BUY" else ask,
+                                            0.6, position.get("order_price"))
         if self.rng.random() < 0.2:
             stop_loss = D(0)
         if self.rng.random() < 0.2:
@@ -223,7 +225,8 @@ class Trader:
         is_part = self.rng.random() < 0.2 and order["volume"] > D("0.02")
         volume = decimal_of(self.rng, "0.01", order["volume"] - D("0.01"), "0.01") if is_part else order["volume"]
         position_id = self.id("p")
-        self.positions[position_id] = {"symbol": order["symbol"], "side": order["side"], "volume": volume}
+        self.positions[position_id] = {"symbol": order["symbol"], "side": order["side"], "volume": volume,
+                                       "order_price": order["price"]}  # where a follower's order may wait still
         event = self.base("trigger", order_id=order_id, position_id=position_id,
                           volume=volume if is_part or self.rng.random() < 0.5 else None,
                           price=self.rng.choice([None, order["price"]]))

@@ -92,6 +92,19 @@ struct tw_close_decision {
 
 struct tw_close_decision tw_close_decide(const struct tw_close_input *input);
 
+/* A hedging copy that was added to holds several positions at its broker. Which of them the next order closes, and how
+ * much of it, when `volume` is to be closed of all: no order is smaller than the smallest one, unless it closes a position
+ * whole, and no position is left with less. As much as that allows, of the newest positions first. held: newest first, at most TW_TICKETS_CUT_MAX are looked at. volume 0: nothing can be closed. */
+enum { TW_TICKETS_CUT_MAX = 8 };
+struct tw_ticket_order {
+    uint32_t ticket; /* index into held */
+    tw_decimal volume;
+};
+struct tw_ticket_order tw_tickets_decide(const tw_decimal *held, uint32_t n, tw_decimal volume,
+                                         tw_decimal volume_min, tw_decimal volume_step);
+/* Of one order: at most volume_max, and what is left of `volume` for the next is not too little to be one. */
+tw_decimal tw_order_part(tw_decimal volume, tw_decimal volume_max, tw_decimal volume_min, tw_decimal volume_step);
+
 /* Prices of a pending order on the instrument's ticks: away from the market. */
 void tw_pending_prices(const struct tw_instrument *instrument, enum tw_side side,
                        enum tw_order_type type, tw_decimal *price, tw_decimal *stop_price);
