@@ -294,7 +294,7 @@ int bench_sustained(const struct bench_options *given)
     if (sender == NULL)
         return 1;
     sender->server = &server;
-    sender->events = (uint32_t)(events / (2 * BLOCK) * 2 * BLOCK); /* what is opened is closed */
+    sender->events = (uint32_t)((events + 2 * BLOCK - 1) / (2 * BLOCK) * 2 * BLOCK); /* what is opened is closed */
     sender->interval_ns = TW_NS_PER_S * options.followers / options.rate;
     bool is_good = driven_start(options.realtime, &server) && driven_fleet(&server, &fleet) &&
                    subscriber_start(&server, &subscriber) && run(&options, &server, &subscriber, sender, &account);
