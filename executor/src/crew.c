@@ -26,7 +26,9 @@
 
 enum {
     /* Up to so many workers are woken by the thread that has work for them; more than that is
-     * quicker through the group's leader, whose wakes stay on its own core. */
+     * quicker through the group's leader, whose wakes stay on its own core. A leader without
+     * real-time priority would have to wait for that core like everybody else: then no more than
+     * these are woken to begin with, and they wake the rest. */
     WAKE_DIRECTLY_MAX = 2,
     /* A burst is woken in portions: when fewer than WAKE_AGAIN_BELOW are still on their way, the
      * worker that sees it wakes the next WAKE_PORTION before it runs its own job. */
@@ -144,12 +146,12 @@ uint32_t crew_queued(const struct crew *crew)
  * worker, every idle worker went idle before that job was put (or would have taken it), so it
  * sleeps, and can be woken, or finds that the epoch has changed, and looks. Under the group's lock.
  */
-static uint32_t wakes_due(struct group *group)
+static uint32_t wakes_due(struct group *group, uint32_t portion)
 {
     uint32_t queued = atomic_load_explicit(&group->queue.count, memory_order_relaxed);
     if (group->coming >= WAKE_AGAIN_BELOW || group->coming >= queued)
         return 0;
-    uint32_t due = queued - group->coming < WAKE_PORTION ? queued - group->coming : WAKE_PORTION;
+    uint32_t due = queued - group->coming < portion ? queued - group->coming : portion;
     group->coming += due;
     return due;
 }
@@ -172,7 +174,7 @@ static uint32_t group_put(struct group *group, struct batch *batch, uint32_t par
     }
     if (put > 0)
         atomic_fetch_add_explicit(&group->epoch, 1, memory_order_relaxed);
-    uint32_t due = wakes_due(group);
+    uint32_t due = wakes_due(group, group->is_realtime ? WAKE_PORTION : WAKE_DIRECTLY_MAX);
     pthread_mutex_unlock(&group->queue.lock);
     batch->count -= put;
     return due;
@@ -426,7 +428,7 @@ static uint32_t steal(struct group *mine, struct group *theirs)
         n -= part;
     }
     atomic_fetch_add_explicit(&mine->epoch, 1, memory_order_relaxed);
-    uint32_t due = wakes_due(mine);
+    uint32_t due = wakes_due(mine, WAKE_PORTION);
     pthread_mutex_unlock(&high->queue.lock);
     pthread_mutex_unlock(&low->queue.lock);
     return due;
@@ -455,7 +457,7 @@ static struct tw_job *worker_take(struct worker *worker)
         pthread_mutex_lock(&group->queue.lock);
         group->coming -= worker->is_idle && group->coming > 0;
         struct tw_job *job = best_job(worker);
-        uint32_t due = wakes_due(group);
+        uint32_t due = wakes_due(group, WAKE_PORTION);
         idle_set(worker, job == NULL);
         /* Acquire: who sees the epoch of a kick sees the overflow's count too. */
         uint32_t seen = atomic_load_explicit(&group->epoch, memory_order_acquire);
