@@ -1883,6 +1883,8 @@ void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan)
     copy->take_profit = plan->take_profit;
     copy->expires_wall_ns = plan->expires_wall_ns;
     copy->reason = (uint8_t)plan->reason;
+    copy->sizing = plan->wanted != TW_DECIMAL_UNSET ? (uint8_t)plan->sizing : 0;
+    copy->wanted = plan->wanted;
     copy->n_remarks = (uint8_t)plan->n_remarks;
     for (uint32_t i = 0; i < plan->n_remarks; i++)
         copy->remarks[i] = (uint8_t)plan->remarks[i];

@@ -363,6 +363,10 @@ bool slot_start(struct tw_slot *slot, struct tw_refusal *refusal)
     session_host_init(slot, &options.host);
     tw_status status = adapter->ops->session_open(adapter->adapter, &options, &slot->session, &error);
     free(settings);
+    if (status == TW_IO || status == TW_NO_MEMORY) { /* a full disk: it may have room again */
+        refusal->retry_after_ns = TW_NS_PER_S;
+        return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "%s", error.text);
+    }
     if (status != TW_OK)
         return tw_refuse(refusal, status == TW_INVALID ? REFUSAL(INVALID_FIELD) : REFUSAL(INTERNAL),
                          "follower.adapter_config", "%s", error.text);
@@ -448,7 +452,7 @@ static bool follower_add(struct tw_engine *engine, const Tradewake__V1__Follower
     if (atomic_load(&engine->n_followers) >= TW_FOLLOWERS_MAX)
         return tw_refuse(refusal, REFUSAL(EXECUTOR_CAPACITY), NULL, "%u followers are the most",
                          TW_FOLLOWERS_MAX);
-    if (!follower_check(engine, wanted, &adapter, refusal))
+    if (!follower_check(engine, wanted, &adapter, refusal) || !engine_check_room(engine, refusal))
         return false;
     retired_free(engine);
     if (retired_has(engine, wanted->follower_id)) {

@@ -320,6 +320,7 @@ struct tw_record {
     char trace_id[33];
     bool sequence_gap;
     uint64_t expected_sequence;
+    tw_decimal volume; /* of the master, for an opening; 0 = it names none */
     uint8_t *packed; /* the TradeEvent as received; NULL for what the service made itself */
     size_t packed_bytes;
     uint32_t n_copies, accepted, skipped;
@@ -504,6 +505,8 @@ void risk_reset(struct tw_slot *slot, int64_t now_wall_ns);
 void session_host_init(struct tw_slot *slot, struct tw_session_host *ret);
 
 /* sequencer.c */
+/* Whether there is room for what may wait: what is left of a full disk is kept for closes. */
+bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusal);
 struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies);
 void record_enter(struct tw_record *record);
 struct tw_position *position_find(struct tw_master *master, const char *id);

@@ -292,20 +292,46 @@ static const char *reason_word(tw_reason reason)
     return value != NULL ? value->name + strlen("REASON_") : "?";
 }
 
-/* How the volume came about: "the master's 0.1 by MULTIPLIER is 0.033, on the step 0.03". */
-static void arithmetic(const struct tw_copy *copy, char *ret, size_t size)
+static const char *sizing_word(const struct tw_copy *copy)
 {
-    ret[0] = '\0';
-    if (copy->sizing == 0 || copy->wanted == TW_DECIMAL_UNSET)
-        return;
     const ProtobufCEnumValue *mode =
         protobuf_c_enum_descriptor_get_value(&tradewake__v1__sizing_mode__descriptor, copy->sizing);
-    char wanted[TW_DECIMAL_TEXT_BYTES], volume[TW_DECIMAL_TEXT_BYTES];
-    int used = snprintf(ret, size, "%s wants %s, the order is %s",
-                        mode != NULL ? mode->name + strlen("SIZING_MODE_") : "?",
-                        tw_decimal_text(copy->wanted, wanted), tw_decimal_text(copy->volume, volume));
-    for (uint32_t i = 0; i < copy->n_remarks && used > 0 && (size_t)used < size; i++)
-        used += snprintf(ret + used, size - (size_t)used, " (%s)", reason_word((tw_reason)copy->remarks[i]));
+    return mode != NULL ? mode->name + strlen("SIZING_MODE_") : "?";
+}
+
+static char *remark_words(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    char words[160] = "";
+    for (uint32_t i = 0, used = 0; i < copy->n_remarks && used < sizeof words; i++)
+        used += (uint32_t)snprintf(words + used, sizeof words - used, " (%s)", reason_word((tw_reason)copy->remarks[i]));
+    return arena_text(arena, words);
+}
+
+/* "the master's 0.1 by MULTIPLIER is 0.033, the order 0.03": how an opening's volume came about. */
+static char *opening_words(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    tw_decimal volume = copy->record->volume;
+    const char *master = volume > 0 ? arena_print(arena, "the master's %s by ", arena_decimal(arena, volume))
+                                                    : "";
+    const char *order = copy->volume > 0 ? arena_print(arena, ", the order %s", arena_decimal(arena, copy->volume)) : "";
+    return arena_print(arena, "%s%s is %s%s%s", master, sizing_word(copy), arena_decimal(arena, copy->wanted), order,
+                       remark_words(copy, arena));
+}
+
+/* "the master has 0.6 of 1 left, so 0.4 is closed". */
+static char *reduction_words(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    const char *order = copy->volume > 0 ? arena_print(arena, ", so %s is closed", arena_decimal(arena, copy->volume)) : "";
+    return arena_print(arena, "the master has %s of %s left%s%s", arena_decimal(arena, copy->master_remaining),
+                       arena_decimal(arena, copy->master_initial), order, remark_words(copy, arena));
+}
+
+/* The arithmetic of the decision; "" where there is none. */
+static char *arithmetic(const struct tw_copy *copy, struct tw_arena *arena)
+{
+    if (copy->action == ACTION(PARTIAL_CLOSE) && copy->master_initial > 0)
+        return reduction_words(copy, arena);
+    return copy->sizing != 0 && copy->wanted != TW_DECIMAL_UNSET ? opening_words(copy, arena) : empty_text;
 }
 
 static char *state_words(const struct tw_copy *copy, struct tw_arena *arena);
@@ -313,8 +339,7 @@ static char *state_words(const struct tw_copy *copy, struct tw_arena *arena);
 /* A sentence or two for people: the arithmetic, what happened, and what comes next. */
 static char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
 {
-    char sizes[256];
-    arithmetic(copy, sizes, sizeof sizes);
+    const char *sizes = arithmetic(copy, arena);
     char *state = state_words(copy, arena);
     return sizes[0] != '\0' ? arena_print(arena, "%s; %s", sizes, state) : state;
 }
@@ -329,6 +354,7 @@ static char *state_words(const struct tw_copy *copy, struct tw_arena *arena)
     case STATE(SENT):
         return arena_print(arena, "the order call has been made; the broker has not answered yet");
     case STATE(DONE):
+        has_reason = has_reason && (copy->n_remarks == 0 || copy->remarks[0] != copy->reason); /* said already */
         return has_reason ? arena_print(arena, "done: %s", why) : arena_print(arena, "done");
     case STATE(PARTIAL):
         return arena_print(arena, "the broker did part of it (%s); the rest is gone", why);

@@ -349,8 +349,6 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     copy->window_end_wall_ns = p->event->observed_wall_ns + subscription->rules.open_window_ns;
     if (!slot->is_connected)
         copy->reason = REASON(NO_CONNECTION);
-    copy->sizing = (uint8_t)plan.sizing;
-    copy->wanted = plan.wanted;
     copy_ready(copy, leg, false);
     if (may_be_known(p))
         copy_ask_first(copy);
@@ -416,6 +414,8 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
     copy->listing = leg->listing;
     copy->symbol = leg->listing->instrument.symbol;
     copy->side = (uint8_t)tw_side_opposite(leg->side);
+    copy->master_remaining = p->is_full_close ? 0 : p->position->remaining;
+    copy->master_initial = p->position->initial;
     if (leg->is_closed && leg->jobs == 0) { /* what adds to it may be at the broker still */
         if (leg->was_open)
             plan_skip(copy, action, STATE(DONE), REASON(ALREADY_CLOSED));
@@ -1065,16 +1065,21 @@ static bool refuse_no_memory(struct tw_refusal *refusal)
     return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory for another event");
 }
 
+bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusal)
+{
+    if (engine->log == NULL || tw_journal_has_room(engine->log))
+        return true;
+    refusal->retry_after_ns = TW_NS_PER_S;
+    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+                     "the disk of the journal is full: make room; until then only what reduces is taken");
+}
+
 /* What is left of a full disk is kept for closes. */
 static bool check_room(const struct tw_engine *engine, const struct tw_event *event,
                        struct tw_refusal *refusal)
 {
     bool adds = event->kind == TW_EVENT_OPEN || event->kind == TW_EVENT_PLACE;
-    if (!adds || engine->log == NULL || tw_journal_has_room(engine->log))
-        return true;
-    refusal->retry_after_ns = TW_NS_PER_S;
-    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
-                     "the disk of the journal is full: make room; until then only what reduces is taken");
+    return !adds || engine_check_room(engine, refusal);
 }
 
 static bool check_position(struct tw_master *master, const struct tw_event *event,
@@ -1150,6 +1155,7 @@ static bool record_fill(struct tw_record *record, const struct tw_submission *su
     snprintf(record->subject_id, sizeof record->subject_id, "%s", tw_event_subject_id(event));
     snprintf(record->symbol, sizeof record->symbol, "%s", event->symbol);
     snprintf(record->trace_id, sizeof record->trace_id, "%s", submission->trace_id);
+    record->volume = event->volume > 0 ? event->volume : 0;
     record->packed_bytes = tradewake__v1__trade_event__get_packed_size(submission->message);
     record->packed = malloc(record->packed_bytes + 1);
     if (record->packed == NULL)

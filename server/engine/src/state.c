@@ -378,6 +378,7 @@ void state_put_event(struct state_out *out, const struct tw_record *record)
     state_put_u(out, record->sequence_gap);
     state_put_u(out, record->expected_sequence);
     state_put_bytes(out, record->packed, record->packed != NULL ? record->packed_bytes : 0);
+    state_put_i(out, record->volume);
     state_put_master(out, record->master);
 }
 
@@ -414,6 +415,7 @@ bool state_get_event(struct state_in *in, struct tw_record *record)
         memcpy(record->packed, packed, size);
         record->packed_bytes = size;
     }
+    record->volume = state_get_i(in);
     return state_get_master(in, record->master);
 }
 

@@ -133,6 +133,7 @@ static uint32_t run(struct syncing *s, struct tw_event *event)
     record->received_wall_ns = s->received_wall_ns;
     snprintf(record->subject_id, sizeof record->subject_id, "%s", tw_event_subject_id(event));
     snprintf(record->symbol, sizeof record->symbol, "%s", event->symbol);
+    record->volume = event->volume > 0 ? event->volume : 0;
     if (!sequencer_run(master, event, record)) {
         s->has_memory = false;
         return 0;
