@@ -9,6 +9,8 @@
  * references. One turn: write outcomes, sync, tell who waits for an event, tell who watches copies. */
 #include "state.h"
 
+#include <tradewake/base/crash_point.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -400,6 +402,7 @@ static struct tw_copy *batch_take(struct tw_engine *engine, struct batch *batch,
         state_put_u(&counted, n_written);
         state_put_raw(&counted, out.bytes, out.size);
         sequence = log_append(engine, STATE_OUTCOME, &counted);
+        tw_crash_point("changes.outcome_written");
     }
     batch_number(engine, batch, sequence);
     return copy;
@@ -506,8 +509,10 @@ void changes_turn(struct tw_engine *engine)
         if (engine->log != NULL && (tw_journal_durable(engine->log) < tw_journal_appended(engine->log) ||
                                     is_disk_full(engine)))
             (void)tw_journal_sync(engine->log);
+        tw_crash_point_if(fresh != NULL, "changes.event_synced");
         fresh_announce(fresh);
         fresh = NULL;
+        tw_crash_point_if(batch.n > 0, "changes.outcome_synced");
         batch_publish(engine, &batch);
     } while (copy != NULL);
     struct tw_record *oldest;

@@ -313,6 +313,7 @@ static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
         next = leg->next;
         if (leg->jobs > 0)
             continue;
+        leg->is_mended = !slot->caps.netting;
         if (leg->is_pending)
             mend_order(leg, snapshot);
         else if (leg->held > 0 && !slot->caps.netting)
@@ -566,6 +567,8 @@ static void ask(struct question *question, struct tw_slot *slot)
 
 void reconcile_begin(struct tw_slot *slot)
 {
+    if (atomic_load_explicit(&slot->engine->is_recovering, memory_order_acquire))
+        return; /* its end asks */
     pthread_mutex_lock(&slot->mutex);
     bool is_wanted = !slot->is_comparing && slot->lane != NULL && slot->is_started;
     slot->compares_again |= slot->is_comparing;

@@ -4,6 +4,7 @@
  * look-up, a connection or a mode: what comes later for the same position waits behind it. */
 #include "internal.h"
 
+#include <tradewake/base/crash_point.h>
 #include <tradewake/base/log.h>
 #include <tradewake/telemetry/counters.h>
 #include <tradewake/telemetry/sample.h>
@@ -1342,7 +1343,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         apply_open(copy, ack);
     else if (copy->op == TW_OP_PLACE && (holds || waits_there))
         apply_place(copy, ack);
-    else if (!is_opening && executed)
+    else if (!is_opening && executed && !(copy->is_counted && flight->phase == PHASE_LOOKUP))
         apply_close(copy, order, ack);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
@@ -1536,6 +1537,7 @@ static void follow(struct tw_copy *copy, const struct flight *flight, struct tw_
         refused_wait(copy, verdict);
     if (verdict->next == TW_NEXT_FINAL) {
         goes_on = takes_another(copy, flight, verdict);
+        tw_crash_point_if(goes_on, "copy.second_order");
         if (!goes_on && copy->is_protecting) {
             conclude(copy, STATE(DONE), verdict->state == STATE(DONE) ? REASON(UNSPECIFIED)
                                                                       : REASON(UNPROTECTED));
@@ -1578,7 +1580,9 @@ static void wait_for(struct tw_copy *copy, const struct tw_verdict *verdict)
         break;
     case TW_NEXT_CALL:
     case TW_NEXT_LOOKUP:
+        tw_crash_point_if(verdict->next == TW_NEXT_CALL, "copy.refused");
         wake_at(copy, verdict->at_mono_ns);
+        tw_crash_point_if(verdict->next == TW_NEXT_CALL, "copy.backing_off");
         break;
     case TW_NEXT_FINAL:
         break;
@@ -1615,6 +1619,10 @@ static void land(struct flight *flight)
     if (verdict.next == TW_NEXT_LOOKUP && copy->late != NULL)
         verdict.at_mono_ns = now_mono_ns; /* no need to ask: it has come by itself */
     pthread_mutex_unlock(&slot->mutex);
+    tw_crash_point_if(flight->phase == PHASE_CALL, "copy.answered");
+    tw_crash_point_if(flight->phase == PHASE_CALL && copy->calls > 1, "copy.answered_again");
+    tw_crash_point_if(flight->phase == PHASE_LOOKUP, "copy.found");
+    tw_crash_point_if(ack->outcome == TW_OUTCOME_PARTIAL, "copy.filled_in_part");
     settle_begin(slot);
 
     if (is_first)
@@ -1789,6 +1797,7 @@ static void run(struct tw_job *job)
         flight->call.done = on_done;
     }
 
+    tw_crash_point("copy.taken");
     enum gate gate = take_off(copy, flight);
     if (gate != GATE_PASS) {
         if (!slot->caps.blocking)
@@ -1802,6 +1811,7 @@ static void run(struct tw_job *job)
         call = slot->ops->lookup;
     } else {
         stamp_call(copy, flight);
+        tw_crash_point("copy.past_the_gate");
     }
     if (!slot->caps.blocking)
         call(slot->session, &flight->call);

@@ -153,6 +153,7 @@ struct tw_leg {
     bool is_closed;        /* nothing is left, or will be */
     bool was_open;         /* something was filled once */
     bool is_close_planned; /* a full close has been planned: what still waits to open need not */
+    bool is_mended;        /* held is what the broker said since the start; hedging accounts */
     bool is_unsettled;     /* it has just filled: what the master reduced meanwhile was not reduced here */
     uint32_t jobs;         /* copies of it that are not terminal */
     tw_decimal wanted;     /* planned by opens: reserved in the listing */
@@ -286,6 +287,7 @@ struct tw_copy {
     uint8_t order_leg;   /* netting: 1 once the first of two orders is done */
     uint8_t written_leg;
     bool waits_for_journal; /* its next order has an id that the journal does not have yet */
+    bool is_counted;     /* what a look-up finds is in the leg already */
     bool asks_open;      /* a cancel that found nothing: what became of the order is asked for */
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
@@ -371,6 +373,7 @@ struct tw_engine {
 
     atomic_bool is_halted; /* everything */
     atomic_bool is_stopping;
+    atomic_bool is_recovering; /* what was on its way is not in the lanes yet: nobody mends or plans beside it */
     atomic_bool is_quiet; /* nothing was at a broker when it stopped */
     struct tw_timer sweep; /* the reactor's */
     struct tw_task settling; /* the reactor's while is_settling */
@@ -525,6 +528,9 @@ struct sync {
 void sync_remember(struct tw_master *master, const struct sync *counts);
 void syncs_clear(struct tw_master *master); /* sync.c */
 bool sequencer_run(struct tw_master *master, const struct tw_event *event, struct tw_record *record);
+/* Plans an event on whose planning a crash cut short, the last one of its master: for the followers that
+ * are in no plan. n_wanted: copies in all. False: some are without one still. Under the master's mutex. */
+bool sequencer_complete(struct tw_record *record, uint32_t n_wanted);
 uint64_t leg_key(const struct tw_leg *leg);
 void position_remember(struct tw_position *position);
 void position_hash(struct tw_position *position, bool is_order);

@@ -11,6 +11,13 @@ struct numbered {
     uint64_t n_pages, last;
 };
 
+/* An event whose planning the crash cut short. */
+struct cut_record {
+    struct cut_record *next;
+    struct tw_record *record;
+    uint32_t n_wanted;
+};
+
 struct recovery {
     struct tw_engine *engine;
     struct numbered slots, subscriptions, positions, legs, records;
@@ -18,6 +25,7 @@ struct recovery {
         uint64_t slot, subscription, position, leg, record;
     } given;
     uint64_t events, outcomes;
+    struct cut_record *cut;
     uint32_t positions_read; /* since the last look for those to forget */
     bool is_sealed, was_sealed; /* the last thing the log says, or the one before it, is a clean stop */
     char boot_id[40];     /* of the machine, when the log was last opened */

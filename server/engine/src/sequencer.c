@@ -4,6 +4,8 @@
  * hand-over of the last chunk, so that the order of events is the order in the lanes. */
 #include "state.h"
 
+#include <tradewake/base/crash_point.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +218,7 @@ struct planning {
     struct tw_master *master;
     const struct tw_event *event;
     struct tw_record *record;
+    struct tw_subscription **members; /* one per copy */
     struct tw_position *position;  /* NULL = the master has no such position, or order */
     const struct pending *order;   /* a trigger's: what filled; NULL = the master placed no such order */
     struct tw_event as_market;     /* a trigger's market order, as an event */
@@ -436,8 +439,10 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
     close_ready(copy, leg, p->is_full_close,
                 decision.volume > 0 ? decision.volume : leg->wanted, action);
     /* All of a position by its ticket can be closed twice without harm; a part of it, or of a sum, cannot. */
-    if (may_be_known(p) && (!p->is_full_close || leg->slot->caps.netting))
+    if (may_be_known(p) && (!p->is_full_close || leg->slot->caps.netting)) {
+        copy->is_counted = leg->is_mended;
         copy_ask_first(copy);
+    }
 }
 
 /* The change before this one has not been sent: it gives way, and what only it said is kept. */
@@ -719,7 +724,7 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
     size_t n_jobs = 0;
     for (uint32_t i = from; i < until; i++) {
         struct tw_copy *copy = &record->copies[i];
-        copy_init(copy, record, p->master->members[i]);
+        copy_init(copy, record, p->members[i]);
         plan_copy(p, copy);
         if (copy->is_skipped)
             continue;
@@ -742,6 +747,7 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
     }
     if (p->engine->log != NULL) {
         chunk_write(p, from, until);
+        tw_crash_point("sequencer.written");
         uint32_t journaled_ns = (uint32_t)(tw_mono_ns() - record->received_mono_ns);
         for (uint32_t i = from; i < until; i++)
             record->copies[i].journaled_ns = journaled_ns;
@@ -750,12 +756,15 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
     for (uint32_t i = from; i < until; i++)
         change_push(&record->copies[i]);
     tw_executor_submit(p->engine->executor, jobs, n_jobs);
+    tw_crash_point("sequencer.sent");
+    tw_crash_point_if(until < record->n_copies, "sequencer.between_chunks");
+    tw_crash_point_if(until < record->n_copies && p->is_full_close, "sequencer.between_chunks_of_a_close");
 }
 
-static void plan_all(struct planning *p)
+static void plan_all(struct planning *p, uint32_t from)
 {
     struct tw_record *record = p->record;
-    for (uint32_t from = 0; from < record->n_copies; from += TW_PLAN_CHUNK) {
+    for (; from < record->n_copies; from += TW_PLAN_CHUNK) {
         uint32_t until = from + TW_PLAN_CHUNK;
         plan_chunk(p, from, until < record->n_copies ? until : record->n_copies);
     }
@@ -1198,6 +1207,7 @@ bool sequencer_run(struct tw_master *master, const struct tw_event *event, struc
         .master = master,
         .event = event,
         .record = record,
+        .members = master->members,
         .position = kinds[event->kind].is_of_order ? order_find(master, event->order_id)
                                                    : position_find(master, event->position_id),
         .now_wall_ns = record->received_wall_ns,
@@ -1222,11 +1232,120 @@ bool sequencer_run(struct tw_master *master, const struct tw_event *event, struc
     if (planning.is_closed_already)
         position_finish(planning.position);
     record_enter(record);
-    plan_all(&planning);
+    plan_all(&planning, 0);
     if (planning.is_closed_already)
         close_again(&planning);
     positions_forget(master);
     return true;
+}
+
+/* ---- An event whose planning a crash cut short ---- */
+
+/* The books are those after the event: what its plan goes by is found in them. */
+static bool resume_open(struct planning *p)
+{
+    bool is_over = p->position == NULL || p->position->state != POSITION_OPEN;
+    bool adds = !is_over && p->event->increase && p->position->initial > p->event->volume;
+    p->plan_one = is_over ? plan_one_marked : plan_one_open;
+    return is_over || adds || legs_make(p);
+}
+
+static bool resume_close(struct planning *p)
+{
+    if (p->position == NULL && p->event->new_position_id[0] != '\0')
+        p->position = position_find(p->master, p->event->new_position_id);
+    p->is_full_close = p->position != NULL && p->position->state != POSITION_OPEN;
+    p->plan_one = plan_one_close;
+    return true;
+}
+
+static bool resume_modify_order(struct planning *p)
+{
+    p->plan_one = plan_one_modify_order;
+    return true;
+}
+
+static bool resume_cancel(struct planning *p)
+{
+    p->plan_one = plan_one_cancel;
+    return true;
+}
+
+static bool resume_trigger(struct planning *p)
+{
+    const struct tw_position *order = order_find(p->master, p->event->order_id);
+    const struct tw_event *trigger = p->event;
+    p->plan_one = plan_one_trigger;
+    p->order = order != NULL ? order->pending : NULL;
+    if (p->order != NULL && p->position != NULL)
+        trigger_event(p, trigger, trigger->volume != TW_DECIMAL_UNSET ? trigger->volume : p->position->initial);
+    return p->position != NULL && legs_make(p);
+}
+
+static bool has_copy(const struct tw_record *record, uint32_t n, const struct tw_subscription *member)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (record->copies[i].subscription == member)
+            return true;
+    return false;
+}
+
+/* Who was to have a copy and has none, from record->n_copies on; returns how many there are in all. */
+static uint32_t members_missing(const struct tw_record *record, uint32_t n_wanted,
+                                struct tw_subscription **ret)
+{
+    const struct tw_master *master = record->master;
+    uint32_t n = record->n_copies;
+    for (uint32_t i = 0; i < master->n_members && n < n_wanted; i++)
+        if (master->members[i]->slot->lane != NULL && !has_copy(record, record->n_copies, master->members[i]))
+            ret[n++] = master->members[i];
+    return n;
+}
+
+static bool resume(struct planning *p)
+{
+    static prepare_fn *const resumes[] = {
+        [TW_EVENT_OPEN] = resume_open, [TW_EVENT_MODIFY] = prepare_modify, [TW_EVENT_CLOSE] = resume_close,
+        [TW_EVENT_PLACE] = resume_open, [TW_EVENT_MODIFY_ORDER] = resume_modify_order,
+        [TW_EVENT_CANCEL] = resume_cancel, [TW_EVENT_TRIGGER] = resume_trigger,
+    };
+    return resumes[p->event->kind](p);
+}
+
+bool sequencer_complete(struct tw_record *record, uint32_t n_wanted)
+{
+    Tradewake__V1__TradeEvent *message =
+        tradewake__v1__trade_event__unpack(NULL, record->packed_bytes, record->packed);
+    struct tw_subscription **members = calloc(n_wanted, sizeof *members);
+    struct tw_event event;
+    struct tw_refusal refusal = {0};
+    bool ok = message != NULL && members != NULL &&
+              tw_event_read(message, record->received_wall_ns, &event, &refusal);
+    uint32_t n_planned = record->n_copies, n = ok ? members_missing(record, n_wanted, members) : n_planned;
+    if (ok && n > n_planned) {
+        struct planning planning = {
+            .engine = record->engine,
+            .master = record->master,
+            .event = &event,
+            .record = record,
+            .members = members,
+            .position = kinds[event.kind].is_of_order ? order_find(record->master, event.order_id)
+                                                      : position_find(record->master, event.position_id),
+            .now_wall_ns = tw_wall_ns(),
+        };
+        ok = resume(&planning);
+        if (ok) {
+            record->n_copies = n;
+            atomic_store(&record->is_durable, false);
+            atomic_fetch_add(&record->pending_sent, n - n_planned + 1);
+            atomic_fetch_add(&record->pending_done, n - n_planned + 1);
+            plan_all(&planning, n_planned);
+        }
+    }
+    free(members);
+    if (message != NULL)
+        tradewake__v1__trade_event__free_unpacked(message, NULL);
+    return ok && record->n_copies == n_wanted;
 }
 
 /* A new event, checked: from here on it happens. Under the master's mutex. */
@@ -1235,6 +1354,7 @@ static bool accept(struct tw_master *master, const struct tw_submission *submiss
                    struct tw_refusal *refusal)
 {
     const struct tw_event *event = submission->event;
+    tw_crash_point("sequencer.entered");
     struct tw_record *record = record_new(master, event->event_id, master->n_members);
     if (record == NULL)
         return refuse_no_memory(refusal);
@@ -1267,6 +1387,7 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
     struct tw_submitted forgotten = {0};
     bool ok = true;
     HASH_FIND_STR(master->records, event->event_id, known);
+    tw_crash_point_if(known != NULL, "sequencer.duplicate");
     if (known != NULL) {
         ok = memcmp(known->hash, hash, sizeof hash) == 0;
         if (ok) {

@@ -85,6 +85,7 @@ void settle_begin(struct tw_slot *slot)
     struct tw_engine *engine = slot->engine;
     if (!atomic_load_explicit(&slot->wants_settling, memory_order_acquire) ||
         atomic_load_explicit(&engine->is_stopping, memory_order_acquire) ||
+        atomic_load_explicit(&engine->is_recovering, memory_order_acquire) ||
         atomic_exchange_explicit(&engine->is_settling, true, memory_order_acq_rel))
         return;
     engine->settling.run = on_posted;

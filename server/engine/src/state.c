@@ -124,7 +124,7 @@ void state_get_text(struct state_in *in, char *ret, size_t size)
     U(threads_at_start) U(threads_created) U(queue_depth)                                            \
     U(calls) U(adapter_attempt) U(id_attempt) U(order_leg) U(leg_ids[0]) U(leg_ids[1]) U(last_op)    \
     U(tickets_done) U(is_full_close) U(reduces_risk) U(is_skipped) U(is_protecting)                                  \
-    U(n_remarks) U(remarks[0]) U(remarks[1]) U(remarks[2]) U(remarks[3])
+    U(n_remarks) U(remarks[0]) U(remarks[1]) U(remarks[2]) U(remarks[3]) U(is_counted)
 
 #define LEG_FIELDS(U, I)                                                                             \
     U(side) U(order_type) U(is_from_order) U(is_reversed) U(ignores_stop_loss)                       \
