@@ -154,6 +154,11 @@ part_fuzz() {
     if has_tests fuzz; then labelled fuzz fuzz 2; else nothing fuzz; fi
 }
 
+part_faults() {
+    build faults && suite faults 1200 tests/faults/run
+    grep -h '^     ' "$logs/faults.log"
+}
+
 part_examples() {
     suite 'examples.quickstart' 1200 client-examples/quickstart.sh
     grep -h -A 5 '^own time' "$logs/examples.quickstart.log" | sed 's/^/     /'
@@ -186,7 +191,7 @@ mkdir -p "$logs"
 if step packages docker/install-deps.sh build test examples; then
     for part in "${parts[@]}"; do
         case $part in
-            unit | cases | stress | fuzz | container | examples) "part_$part" ;;
+            unit | cases | stress | fuzz | faults | container | examples) "part_$part" ;;
             *) part_of_its_own "$part" ;;
         esac
     done
