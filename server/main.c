@@ -1,10 +1,11 @@
 /* The program: commands, and the serving side that two of them start. */
 #include <tradewake/cli/cli.h>
 
+#include "journal_tool.h"
 #include "serve.h"
 
 int main(int argc, char **argv)
 {
-    const struct tw_cli_host host = {.version = TW_VERSION, .serve = tw_serve};
+    const struct tw_cli_host host = {.version = TW_VERSION, .serve = tw_serve, .journal = tw_journal_command};
     return tw_cli_run(&host, argc, argv);
 }

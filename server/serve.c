@@ -10,6 +10,7 @@
 
 #include "gate.h"
 #include "health.h"
+#include "journal_tool.h"
 #include "metrics_service.h"
 #include "paper_service.h"
 #include "reflection.h"
@@ -211,6 +212,10 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .events_kept_ns = settings->events_kept_ns,
         .journal_dir = is_journaled ? server->journal_dir : NULL,
         .journal_syncs = settings->journal == TW_JOURNAL_ON,
+        .journal_segment_bytes = (uint64_t)settings->retention_segment_bytes,
+        .snapshot_segments = settings->snapshot_segments,
+        .log_bytes = (uint64_t)settings->retention_log_bytes,
+        .snapshot = tw_snapshot_in_process,
     };
     struct tw_engine *engine = NULL;
     tw_status status = tw_engine_start(&engine_options, &engine, error);

@@ -21,6 +21,16 @@ static int fake_serve(const struct tw_settings *settings, bool is_dev)
     return 0;
 }
 
+static struct tw_cli_journal asked;
+static char asked_dir[256];
+
+static int fake_journal(const struct tw_cli_journal *wanted)
+{
+    asked = *wanted;
+    snprintf(asked_dir, sizeof asked_dir, "%s", wanted->dir);
+    return 1;
+}
+
 struct outcome {
     int code;
     char out[16384], err[16384];
@@ -50,7 +60,7 @@ static struct outcome run(const char *line)
     int old_out = dup(STDOUT_FILENO), old_err = dup(STDERR_FILENO);
     dup2(fileno(out), STDOUT_FILENO);
     dup2(fileno(err), STDERR_FILENO);
-    outcome.code = tw_cli_run(&(struct tw_cli_host){"9.9.9", fake_serve}, argc, argv);
+    outcome.code = tw_cli_run(&(struct tw_cli_host){"9.9.9", fake_serve, fake_journal}, argc, argv);
     fflush(NULL);
     dup2(old_out, STDOUT_FILENO);
     dup2(old_err, STDERR_FILENO);
@@ -67,6 +77,10 @@ static const struct {
 } wrong[] = {
     {"submt open", "tradewake: unknown command \"submt open\"; did you mean submit open?"},
     {"submit", "tradewake: \"submit\" needs one more word"},
+    {"journal", "tradewake: \"journal\" needs one more word"},
+    {"journal tial", "tradewake: unknown command \"journal tial\"; did you mean journal tail?"},
+    {"journal dump --from 0", "tradewake journal dump: flag --from: found \"0\""},
+    {"journal snapshot", "tradewake journal snapshot: expected --until SEGMENT"},
     {"config", "tradewake: \"config\" needs one more word"},
     {"zzz", "tradewake: unknown command \"zzz\"\n"},
     {"submit open --master M1", "tradewake submit open: expected --position ID"},
@@ -302,4 +316,42 @@ Test(cli_commands, a_dry_run_prints_the_events_and_asks_nobody)
     for (const char *at = outcome.out; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
     cr_expect_eq(lines, 6);
+}
+
+/* ---- journal ---- */
+
+Test(cli_commands, journal_commands_ask_for_what_the_flags_say)
+{
+    unsetenv("TRADEWAKE_STATE_DIR");
+    cr_expect_eq(run("journal verify").code, 1, "the exit code is the journal's");
+    cr_expect_eq(asked.task, TW_CLI_JOURNAL_VERIFY);
+    cr_expect_str_eq(asked_dir, "/var/lib/tradewake/journal");
+
+    run("journal dump --state-dir ./state --from 100 --count 20 -o json");
+    cr_expect_eq(asked.task, TW_CLI_JOURNAL_DUMP);
+    cr_expect_str_eq(asked_dir, "./state/journal");
+    cr_expect(asked.from == 100 && asked.count == 20 && asked.is_json);
+
+    run("journal dump --dir /x");
+    cr_expect_str_eq(asked_dir, "/x");
+    cr_expect(asked.from == 0 && asked.count == 0 && !asked.is_json);
+
+    run("journal tail --dir /x");
+    cr_expect(asked.task == TW_CLI_JOURNAL_TAIL && asked.count == 10 && !asked.follow && asked.for_ns == 0);
+    run("journal tail --dir /x --for 3s");
+    cr_expect(asked.follow && asked.for_ns == INT64_C(3000000000));
+    run("journal tail --dir /x --follow --count 5");
+    cr_expect(asked.follow && asked.for_ns == 0 && asked.count == 5);
+
+    run("journal snapshot --dir /x --until 12");
+    cr_expect(asked.task == TW_CLI_JOURNAL_SNAPSHOT && asked.until == 12);
+    cr_expect(asked.copies_remembered == 200000 && asked.events_remembered == 1000000, "as the settings");
+    cr_expect_eq(asked.events_kept_ns, INT64_C(7) * 24 * 3600 * 1000000000);
+}
+
+Test(cli_commands, the_state_directory_may_be_a_variable)
+{
+    setenv("TRADEWAKE_STATE_DIR", "/srv/tw", 1);
+    run("journal verify");
+    cr_expect_str_eq(asked_dir, "/srv/tw/journal");
 }

@@ -287,6 +287,31 @@ static const struct command_option token_issue_options[] = {
     {.flag = "--certificate", .value = "FILE", .rule = {.type = TW_VALUE_PATH},
      .help = "good only on a connection with this certificate (cnf)"},
 };
+#define JOURNAL_OPTIONS                                                                             \
+    {.flag = "--dir", .value = "DIR", .rule = {.type = TW_VALUE_PATH}, .help = "the journal; left out: the one of --state-dir"}, \
+    {.flag = "--state-dir", .value = "DIR", .rule = {.type = TW_VALUE_PATH}, .default_text = "/var/lib/tradewake", \
+     .variable = "TRADEWAKE_STATE_DIR", .help = "of the server whose journal it is"}
+#define COUNT_RULE {.type = TW_VALUE_INT, .min = 1, .max = INT64_MAX}
+static const struct command_option journal_verify_options[] = {JOURNAL_OPTIONS};
+static const struct command_option journal_dump_options[] = {
+    JOURNAL_OPTIONS,
+    {.flag = "--from", .value = "SEQUENCE", .rule = COUNT_RULE, .help = "the first record; left out: the oldest there is"},
+    {.flag = "--count", .value = "N", .rule = COUNT_RULE, .help = "at most so many; left out: all"},
+};
+static const struct command_option journal_tail_options[] = {
+    JOURNAL_OPTIONS,
+    {.flag = "--count", .value = "N", .rule = COUNT_RULE, .default_text = "10", .help = "so many of the last"},
+    {.flag = "--follow", .help = "go on with what is appended"},
+    {.flag = "--for", .value = "TIME", .rule = DURATION_RULE, .help = "follow, and end after so long"},
+};
+static const struct command_option journal_snapshot_options[] = {
+    JOURNAL_OPTIONS,
+    {.flag = "--until", .value = "SEGMENT", .rule = {.type = TW_VALUE_INT, .min = 1, .max = 99999999}, .is_required = true,
+     .help = "as it was at the end of this segment, which must be full"},
+    {.flag = "--copies-remembered", .value = "N", .rule = COUNT_RULE, .default_text = "200000", .help = "as the server's setting"},
+    {.flag = "--events-remembered", .value = "N", .rule = COUNT_RULE, .default_text = "1000000", .help = "as the server's setting"},
+    {.flag = "--events-kept", .value = "TIME", .rule = DURATION_RULE, .default_text = "168h", .help = "as the server's setting"},
+};
 
 /* ---- The table ---- */
 
@@ -427,6 +452,19 @@ static const struct command table[] = {
     {.name = "health", .shared = TAKES_CALL, OPTIONS(health_options), .run = run_health,
      .method = "/grpc.health.v1.Health/Check", .summary = "Ask whether the server serves; exit code 0 when it does",
      .examples = "  tradewake health\n  tradewake health --service readiness --wait 30s"},
+    {.name = "journal verify", .shared = TAKES_OUTPUT, OPTIONS(journal_verify_options), .run = run_journal,
+     .summary = "Read a journal and say whether it is whole; exit code 1 when it is damaged",
+     .notes = "Changes nothing, and may run beside the server.",
+     .examples = "  tradewake journal verify --state-dir ./state"},
+    {.name = "journal dump", .shared = TAKES_OUTPUT, OPTIONS(journal_dump_options), .run = run_journal,
+     .summary = "Print a journal's records, oldest first",
+     .examples = "  tradewake journal dump --state-dir ./state --from 1000 --count 20 -o json"},
+    {.name = "journal tail", .shared = TAKES_OUTPUT, OPTIONS(journal_tail_options), .run = run_journal,
+     .summary = "Print a journal's last records, and those to come",
+     .examples = "  tradewake journal tail --state-dir ./state --follow\n  tradewake journal tail --count 100 --for 10s -o json"},
+    {.name = "journal snapshot", OPTIONS(journal_snapshot_options), .run = run_journal,
+     .summary = "Write what a journal comes to at the end of a segment, as the server does by itself",
+     .examples = "  tradewake journal snapshot --state-dir ./state --until 12"},
     {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
 };
 

@@ -102,6 +102,13 @@ static void forget(struct tw_engine *engine, uint32_t keep)
     tw_journal_forget_before(engine->log, before);
 }
 
+/* Whether the older of the two snapshots holds more of the log than is to be kept: a new one lets the other be
+ * the older. */
+static bool is_held(const struct tw_engine *engine, uint32_t keep)
+{
+    return tw_journal_oldest_for(engine->log, engine->snapshots.log_bytes) > keep;
+}
+
 static void *snapshots_main(void *arg)
 {
     struct tw_engine *engine = arg;
@@ -110,7 +117,8 @@ static void *snapshots_main(void *arg)
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 5); /* not lower: it takes the lock of the log */
     do {
         uint32_t sealed = tw_journal_segment(engine->log) - 1;
-        if (sealed >= last + engine->snapshots.every && sealed > tried) {
+        bool is_due = sealed >= last + engine->snapshots.every || (sealed > last && is_held(engine, keep));
+        if (is_due && sealed > tried) {
             uint32_t newest[2];
             tried = sealed;
             if (make(engine, sealed)) {

@@ -11,10 +11,25 @@
 
 enum tw_exit { TW_EXIT_DONE = 0, TW_EXIT_FAILED = 1, TW_EXIT_USAGE = 2, TW_EXIT_UNREACHABLE = 3 };
 
+/* What is asked of a journal, beside a server or without one. */
+enum tw_cli_journal_task { TW_CLI_JOURNAL_VERIFY, TW_CLI_JOURNAL_DUMP, TW_CLI_JOURNAL_TAIL, TW_CLI_JOURNAL_SNAPSHOT };
+struct tw_cli_journal {
+    enum tw_cli_journal_task task;
+    const char *dir;
+    bool is_json;
+    uint64_t from, count; /* dump, tail; 0 = from the beginning, all */
+    bool follow;          /* tail */
+    int64_t for_ns;       /* tail; 0 = for ever */
+    uint32_t until;       /* snapshot: at the end of this segment */
+    uint32_t copies_remembered, events_remembered; /* snapshot: as the server's settings */
+    int64_t events_kept_ns;
+};
+
 /* What the program brings along: the serving side, so that the commands do not depend on it. */
 struct tw_cli_host {
     const char *version;
     int (*serve)(const struct tw_settings *settings, bool is_dev);
+    int (*journal)(const struct tw_cli_journal *wanted); /* returns the exit code */
 };
 
 /* Runs the command that argv names and returns the exit code.

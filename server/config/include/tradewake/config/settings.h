@@ -69,6 +69,8 @@ struct tw_settings {
     uint32_t copies_remembered;
     uint32_t events_remembered;
     int64_t events_kept_ns;
+    uint32_t snapshot_segments;  /* 0 = never */
+    int64_t retention_segment_bytes, retention_log_bytes;
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;
