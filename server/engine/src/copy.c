@@ -1376,7 +1376,7 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
         return tw_verdict_on_answer(&state, ack, now_mono_ns);
     bool absence;
     struct tw_verdict verdict = tw_verdict_on_lookup(&state, ack, now_mono_ns, &absence);
-    if (copy->lookups < UINT8_MAX)
+    if (copy->lookups < UINT8_MAX && !ack->not_sent) /* what was not asked need not be asked less often */
         copy->lookups++;
     copy->absences = (uint8_t)(copy->absences + absence);
     return verdict;
@@ -1566,6 +1566,20 @@ static void follow(struct tw_copy *copy, const struct flight *flight, struct tw_
     }
 }
 
+/* Copies that were lost together do not ask together: with many at once one reply that is lost takes the
+ * connection, and with it every answer, again and again. From half of the wait to one and a half, by what
+ * the copy is and how often it asked: the same on every run. */
+static int64_t apart(const struct tw_copy *copy, int64_t at_mono_ns)
+{
+    int64_t now_ns = tw_mono_ns(), wait_ns = at_mono_ns - now_ns;
+    uint64_t mix = copy->record->number * UINT64_C(0x9e3779b97f4a7c15) +
+                   (uint64_t)(copy - copy->record->copies) * UINT64_C(0xbf58476d1ce4e5b9) + copy->lookups;
+    if (wait_ns <= 0)
+        return at_mono_ns;
+    mix = (mix ^ mix >> 31) * UINT64_C(0x94d049bb133111eb);
+    return now_ns + wait_ns / 2 + (int64_t)((mix ^ mix >> 29) % (uint64_t)wait_ns);
+}
+
 /* Parks the job and sees to it that it is woken. The caller holds the record. */
 static void wait_for(struct tw_copy *copy, const struct tw_verdict *verdict)
 {
@@ -1579,10 +1593,12 @@ static void wait_for(struct tw_copy *copy, const struct tw_verdict *verdict)
         wake_at(copy, tw_mono_ns() + MARKET_POLL_NS);
         break;
     case TW_NEXT_CALL:
-    case TW_NEXT_LOOKUP:
-        tw_crash_point_if(verdict->next == TW_NEXT_CALL, "copy.refused");
+        tw_crash_point("copy.refused");
         wake_at(copy, verdict->at_mono_ns);
-        tw_crash_point_if(verdict->next == TW_NEXT_CALL, "copy.backing_off");
+        tw_crash_point("copy.backing_off");
+        break;
+    case TW_NEXT_LOOKUP:
+        wake_at(copy, apart(copy, verdict->at_mono_ns));
         break;
     case TW_NEXT_FINAL:
         break;
