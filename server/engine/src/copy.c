@@ -588,6 +588,27 @@ static enum gate nothing_to_close(struct tw_copy *copy, tw_reason reason)
     return end(copy, STATE(SKIPPED), REASON(NO_COPY_TO_ACT_ON));
 }
 
+static struct tw_close_input close_input(const struct tw_copy *copy)
+{
+    const struct tw_leg *leg = copy->leg;
+    return (struct tw_close_input){
+        .filled = leg->filled,
+        .held = leg->held,
+        .is_full = copy->is_full_close,
+        .master_remaining = copy->master_remaining,
+        .master_initial = copy->master_initial,
+        .volume_min = leg->listing->instrument.volume_min,
+        .volume_step = leg->listing->instrument.volume_step,
+    };
+}
+
+/* By what the leg holds, not by what the copy was planned for: that may have grown before its first call. */
+static bool leaves_something(const struct tw_copy *copy)
+{
+    const struct tw_close_input input = close_input(copy);
+    return !copy->leg->is_closed && tw_close_decide(&input).volume > 0;
+}
+
 static enum gate pass_cancel(struct tw_copy *copy, struct tw_order *order);
 
 /* The leg's positions, newest first; NULL: it has no more. */
@@ -655,21 +676,13 @@ static enum gate gate_close(struct tw_copy *copy, struct tw_order *order)
     enum gate gate = gate_reduce(copy);
     if (gate != GATE_PASS)
         return gate;
-    struct tw_close_input input = {
-        .filled = leg->filled,
-        .held = leg->held,
-        .is_full = copy->is_full_close,
-        .master_remaining = copy->master_remaining,
-        .master_initial = copy->master_initial,
-        .volume_min = leg->listing->instrument.volume_min,
-        .volume_step = leg->listing->instrument.volume_step,
-    };
+    struct tw_close_input input = close_input(copy);
     struct tw_close_decision decision = tw_close_decide(&input);
     if (decision.volume == 0)
         return nothing_to_close(copy, decision.reason);
     tw_decimal volume = decision.volume;
     if (copy->calls == 0) {
-        copy->volume = volume;
+        copy->volume = copy->filled + volume; /* filled: by a call before a crash */
         if (decision.reason != REASON(UNSPECIFIED)) {
             copy->remarks[0] = (uint8_t)decision.reason;
             copy->n_remarks = 1;
@@ -1282,15 +1295,10 @@ static void leg_ticket_gone(struct tw_leg *leg, const char *ticket)
 
 /* After a crash it is not known whether a cancel, or the close of what the order became, was called last: what
  * filled something was the close. */
-static enum tw_order_op op_of_answer(struct tw_leg *leg, const struct flight *flight)
+static enum tw_order_op op_answered(const struct flight *flight)
 {
-    const struct tw_ack *ack = &flight->call.ack;
-    enum tw_order_op op = flight->call.order.op;
-    if (op != TW_OP_CANCEL || flight->phase != PHASE_LOOKUP || ack->filled_volume == 0)
-        return op;
-    if (leg->is_pending)
-        leg_filled(leg, leg->placed, ack->position_id);
-    return TW_OP_CLOSE;
+    bool was_close = flight->phase == PHASE_LOOKUP && flight->call.ack.filled_volume > 0;
+    return flight->call.order.op == TW_OP_CANCEL && was_close ? TW_OP_CLOSE : flight->call.order.op;
 }
 
 /* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
@@ -1307,7 +1315,9 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     bool holds = executed || ack->outcome == TW_OUTCOME_NO_CHANGE;
     bool waits_there = ack->outcome == TW_OUTCOME_ACCEPTED && flight->phase == PHASE_LOOKUP && ack->order_id[0] != '\0';
     applied_note(copy);
-    enum tw_order_op op = op_of_answer(leg, flight);
+    enum tw_order_op op = op_answered(flight);
+    if (op != order->op && leg->is_pending)
+        leg_filled(leg, leg->placed, ack->position_id);
     bool is_trade = op == TW_OP_OPEN || op == TW_OP_CLOSE || op == TW_OP_PLACE;
     if (executed && is_trade && ack->filled_volume > 0)
         average_add(copy, ack->filled_volume, ack->average_price);
@@ -1359,7 +1369,7 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
     const struct tw_ack *ack = &flight->call.ack;
     const struct tw_call_state state = {
         .op = copy->is_protecting        ? TW_OP_MODIFY
-              : copy->op == TW_OP_CANCEL ? flight->call.order.op
+              : copy->op == TW_OP_CANCEL ? (op_answered(flight) == TW_OP_CANCEL ? TW_OP_CANCEL : TW_OP_CLOSE)
                                          : (enum tw_order_op)copy->op,
         .reduces_risk = copy->reduces_risk && !copy->is_protecting,
         .calls = copy->calls,
@@ -1478,7 +1488,6 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
 {
     const struct tw_ack *ack = &flight->call.ack;
     const struct tw_order *order = &flight->call.order;
-    bool was_close = order->op != TW_OP_CANCEL || (flight->phase == PHASE_LOOKUP && ack->filled_volume > 0);
     if (order->op == TW_OP_CANCEL && ack->outcome == TW_OUTCOME_NOT_FOUND)
         return cancel_again(copy, verdict);
     if (order->op == TW_OP_MODIFY_ORDER && copy->op == TW_OP_MODIFY && ack->outcome == TW_OUTCOME_NOT_FOUND)
@@ -1493,18 +1502,18 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
                                        .reason = REASON(UNPROTECTED), .same_id_again = true};
         return true;
     }
-    bool is_close = copy->op == TW_OP_CLOSE || (copy->op == TW_OP_CANCEL && was_close);
-    bool is_trade = copy->op == TW_OP_OPEN || is_close;
+    bool is_close = copy->op == TW_OP_CLOSE || (copy->op == TW_OP_CANCEL && op_answered(flight) != TW_OP_CANCEL);
     /* Each further order has moved something: a volume is filled, or a ticket is gone from the leg. */
-    bool is_netting_gone = slot_of(copy)->caps.netting && ack->outcome == TW_OUTCOME_NOT_FOUND;
-    bool has_more = slot_of(copy)->caps.netting ? is_trade && !is_netting_gone
-                                                : is_close && !copy->leg->is_closed;
+    bool is_netting = slot_of(copy)->caps.netting;
+    bool has_moved = (ack->outcome == TW_OUTCOME_DONE && ack->filled_volume > 0) ||
+                     (ack->outcome == TW_OUTCOME_NOT_FOUND && !is_netting);
+    bool has_more = is_close ? leaves_something(copy)
+                             : copy->op == TW_OP_OPEN && is_netting && copy->filled < copy->volume;
     bool is_next_ticket = copy->op == TW_OP_MODIFY && !copy->leg->is_closed &&
                           ticket_at(copy->leg, copy->tickets_done + 1u) != NULL;
     if (is_next_ticket)
         copy->tickets_done++;
-    if (is_next_ticket || (has_more && copy->filled < copy->volume &&
-                           (ack->outcome == TW_OUTCOME_DONE || ack->outcome == TW_OUTCOME_NOT_FOUND))) {
+    if (is_next_ticket || (has_more && has_moved)) {
         next_order(copy);
         *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED), .same_id_again = true};
         return true;
