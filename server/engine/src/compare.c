@@ -332,14 +332,16 @@ static bool has_jobs(const struct tw_slot *slot)
     return false;
 }
 
-/* A position that carries our id, of a copy that we believe was never executed: the broker did it all
+/* A position that carries our id, of a leg that we believe never came to be, or was closed: the broker has it all
  * the same. It is taken for what it is, or closed when the master has closed it meanwhile. */
 static void leg_adopt(struct tw_leg *leg, const struct tw_held_position *there)
 {
     struct tw_slot *slot = leg->slot;
     leg->is_closed = leg->is_pending = false;
     leg->was_open = true;
-    leg->wanted = leg->filled = leg->held = leg->ticket_held = there->volume;
+    leg->is_close_planned = false;
+    leg->wanted = leg->held = leg->ticket_held = there->volume;
+    leg->filled = leg->filled < there->volume ? there->volume : leg->filled;
     leg->open_price = there->open_price;
     leg->stop_loss = there->stop_loss == TW_DECIMAL_UNSET ? 0 : there->stop_loss;
     leg->take_profit = there->take_profit == TW_DECIMAL_UNSET ? 0 : there->take_profit;
@@ -368,35 +370,69 @@ static bool is_refused(const struct tw_copy *copy)
     }
 }
 
-static void adopt(struct tw_slot *slot, const struct tw_held_position *there)
+static struct tw_master *master_after(struct tw_engine *engine, const struct tw_master *master)
 {
-    struct tw_record *record = NULL;
-    struct tw_copy *copy = tw_engine_copy_find(slot->engine, there->client_order_id, &record);
-    if (copy == NULL || copy->subscription->slot != slot) {
-        if (copy != NULL)
-            tw_record_release(record);
-        return;
+    pthread_rwlock_rdlock(&engine->fleet_lock);
+    struct tw_master *next = master != NULL ? master->hh.next : engine->masters; /* they stay as long as the engine */
+    pthread_rwlock_unlock(&engine->fleet_lock);
+    return next;
+}
+
+static struct tw_leg *leg_in(struct tw_position *table, const struct tw_slot *slot, const char *client_order_id)
+{
+    for (struct tw_position *position = table; position != NULL; position = position->hh.next) {
+        struct tw_leg *leg = position_leg(position, slot);
+        if (leg != NULL && leg_is_of(leg, client_order_id))
+            return leg;
     }
-    struct tw_master *master = record->master;
-    bool is_adopted = false, is_over = false;
-    pthread_mutex_lock(&master->mutex);
-    struct tw_position *position = position_find(master, record->subject_id);
-    struct tw_leg *leg = position != NULL ? position_leg(position, slot) : NULL;
-    if (leg != NULL) {
+    return NULL;
+}
+
+/* The leg whose order has this id. Its master is locked then, and the slot. */
+static struct tw_leg *leg_lock(struct tw_slot *slot, const char *client_order_id)
+{
+    for (struct tw_master *master = NULL; (master = master_after(slot->engine, master)) != NULL;) {
+        pthread_mutex_lock(&master->mutex);
         pthread_mutex_lock(&slot->mutex);
-        is_adopted = leg->is_closed && leg->jobs == 0 && !leg->was_open && (is_refused(copy) || copy->op == TW_OP_PLACE);
-        if (is_adopted) {
-            leg_adopt(leg, there);
-            copy->state = STATE(DONE);
-            copy->reason = REASON(UNSPECIFIED);
-            copy->filled = there->volume;
-            copy->average_price = there->open_price;
-            copy->updated_wall_ns = tw_wall_ns();
-        }
+        struct tw_leg *leg = leg_in(master->positions, slot, client_order_id);
+        if (leg == NULL)
+            leg = leg_in(master->orders, slot, client_order_id);
+        if (leg != NULL)
+            return leg;
         pthread_mutex_unlock(&slot->mutex);
-        is_over = position->state != POSITION_OPEN;
+        pthread_mutex_unlock(&master->mutex);
     }
-    if (is_adopted && is_over) {
+    return NULL;
+}
+
+/* What was refused, as far as we knew, has been done. Under the slot's mutex. */
+static bool copy_adopt(struct tw_copy *copy, const struct tw_held_position *there)
+{
+    if (!is_refused(copy))
+        return false;
+    copy->state = STATE(DONE);
+    copy->reason = REASON(UNSPECIFIED);
+    copy->filled = there->volume;
+    copy->average_price = there->open_price;
+    copy->updated_wall_ns = tw_wall_ns();
+    return true;
+}
+
+static void adopt(struct tw_slot *slot, const struct tw_held_position *there, uint64_t answers)
+{
+    struct tw_leg *leg = leg_lock(slot, there->client_order_id);
+    if (leg == NULL)
+        return;
+    struct tw_position *position = leg->position;
+    struct tw_master *master = position->master;
+    struct tw_record *record = NULL;
+    bool is_adopted = leg->is_closed && !leg->is_let_go && leg->jobs == 0 && slot->answers == answers;
+    struct tw_copy *copy = is_adopted ? tw_engine_copy_find(slot->engine, leg->open_copy_id, &record) : NULL;
+    if (is_adopted)
+        leg_adopt(leg, there);
+    bool has_changed = copy != NULL && copy->subscription->slot == slot && copy_adopt(copy, there);
+    pthread_mutex_unlock(&slot->mutex);
+    if (is_adopted && position->state != POSITION_OPEN) {
         char event_id[TW_ID_BYTES];
         fleet_event_id(slot->engine, "repair", event_id);
         struct tw_record *repair = sequencer_close_legs(master, position, slot, ORIGIN(REPAIR), event_id);
@@ -404,13 +440,15 @@ static void adopt(struct tw_slot *slot, const struct tw_held_position *there)
             tw_record_release(repair);
     }
     pthread_mutex_unlock(&master->mutex);
-    if (is_adopted)
+    if (has_changed)
         copy_announce(copy);
-    tw_record_release(record);
+    if (record != NULL)
+        tw_record_release(record);
 }
 
-/* Positions with an id of ours that no leg accounts for. */
-static void adopt_all(struct tw_slot *slot, const struct tw_snapshot *snapshot)
+/* Positions with an id of ours that no leg accounts for. answers: what the slot had taken up when its broker was
+ * asked: what has changed since is not known to the snapshot. */
+static void adopt_all(struct tw_slot *slot, const struct tw_snapshot *snapshot, uint64_t answers)
 {
     for (size_t i = 0; i < snapshot->n_positions; i++) {
         const struct tw_held_position *there = &snapshot->positions[i];
@@ -420,7 +458,7 @@ static void adopt_all(struct tw_slot *slot, const struct tw_snapshot *snapshot)
         bool known = is_believed(slot, there);
         pthread_mutex_unlock(&slot->mutex);
         if (!known)
-            adopt(slot, there);
+            adopt(slot, there, answers);
     }
 }
 
@@ -439,8 +477,8 @@ static void mend_answer(struct question *question)
     if (is_complete && !is_outdated)
         mend(slot, &question->snapshot);
     pthread_mutex_unlock(&slot->mutex);
-    if (is_complete && !slot->caps.netting)
-        adopt_all(slot, &question->snapshot);
+    if (is_complete && !is_outdated && !slot->caps.netting)
+        adopt_all(slot, &question->snapshot, question->answers);
     slot_dirty_push(slot);
     settle_begin(slot);
     tw_job_finish(&question->job, TW_JOB_DONE);

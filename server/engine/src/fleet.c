@@ -731,7 +731,7 @@ static void legs_let_go(struct tw_slot *slot, struct tw_master *master)
         next = leg->next;
         if (leg->position->master != master)
             continue;
-        leg->is_close_planned = true;
+        leg->is_close_planned = leg->is_let_go = true;
         leg_dirty(leg);
         leg_close(leg);
     }

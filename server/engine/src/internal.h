@@ -154,6 +154,7 @@ struct tw_leg {
     bool was_open;         /* something was filled once */
     bool is_close_planned; /* a full close has been planned: what still waits to open need not */
     bool is_mended;        /* held is what the broker said since the start; hedging accounts */
+    bool is_let_go;        /* left to the owner of the account: closed here, and not ours there */
     bool is_unsettled;     /* it has just filled: what the master reduced meanwhile was not reduced here */
     uint32_t jobs;         /* copies of it that are not terminal */
     tw_decimal wanted;     /* planned by opens: reserved in the listing */

@@ -620,7 +620,7 @@ static void legs_link(struct recovery *r)
         slot->legs = leg;
         slot->open_positions++;
         leg->listing->open_volume += leg->wanted;
-        if (leg->held > 0 && !leg->is_close_planned)
+        if (leg->held > 0 && !leg->is_close_planned && leg->is_from_order)
             leg_unsettle(leg);
     }
     atomic_store(&r->engine->next_leg, r->given.leg + 1);
@@ -934,6 +934,7 @@ tw_status recover(struct tw_engine *engine, const struct tw_engine_options *want
         halt_flags_set(engine, halt);
     tw_crash_point("recover.replayed");
     boot_write(engine, boot_id);
+    (void)tw_journal_sync(engine->log); /* what is sent from here on was not sent by the run before */
     tw_crash_point("recover.booted");
     atomic_store(&engine->journal.last_change_id, tw_journal_appended(engine->log) * 65536);
     atomic_store(&engine->is_recovering, true); /* from here on sessions tell things, on threads of theirs */

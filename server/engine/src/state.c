@@ -130,7 +130,7 @@ void state_get_text(struct state_in *in, char *ret, size_t size)
     U(side) U(order_type) U(is_from_order) U(is_reversed) U(ignores_stop_loss)                       \
     U(ignores_take_profit) U(is_pending) U(is_closed) U(was_open) U(is_close_planned)                \
     I(wanted) I(filled) I(held) I(open_price) I(stop_loss) I(take_profit) I(ticket_held)  \
-    I(order_price) I(placed) I(own_stop_loss) I(own_take_profit)
+    I(order_price) I(placed) U(is_let_go) I(own_stop_loss) I(own_take_profit)
 
 #define POSITION_FIELDS(U, I)                                                                        \
     U(state) I(initial) I(remaining) I(observed_wall_ns) I(opened_wall_ns)
