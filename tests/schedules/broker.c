@@ -587,8 +587,22 @@ static void deliver(struct wire *wire)
         execute(wire);
 }
 
+/* Who asks the book sees what has arrived until now, whatever else has not had its turn yet. */
+static void deliver_due(uint8_t follower)
+{
+    for (int i = 0; i < WIRES_MAX; i++) {
+        struct wire *wire = &world->s.wires[i];
+        if (!wire->is_used || wire->is_delivered || wire->follower != follower || wire->arrives_ns > world->s.now_ns)
+            continue;
+        deliver(wire);
+        if (wire->call == NULL)
+            wire->is_used = false;
+    }
+}
+
 static void look_up(struct wire *wire, struct tw_ack *ack)
 {
+    deliver_due(wire->follower);
     struct follower *follower = follower_of(wire->follower);
     struct answer *answer = answer_by_id(follower, wire->order.client_order_id);
     if (answer == NULL || answer->visible_ns > world->s.now_ns) {
@@ -604,6 +618,7 @@ static void look_up(struct wire *wire, struct tw_ack *ack)
 
 static void snapshot(struct wire *wire, struct tw_ack *ack)
 {
+    deliver_due(wire->follower);
     const struct follower *follower = follower_of(wire->follower);
     struct tw_snapshot *ret = wire->call->snapshot;
     ack->outcome = TW_OUTCOME_DONE;

@@ -259,6 +259,7 @@ static void schedule_begin(void)
     world->s.n_followers = 1 + (uint32_t)draw(FOLLOWERS_MAX);
     world->s.n_positions = 1 + (uint32_t)draw(POSITIONS_MAX);
     world->s.is_serial = chance(600);
+    world->s.is_orderly = world->s.is_serial || world->is_everything || chance(500);
     if (chance(850))
         weather_draw(&world->s.weather);
     for (uint32_t i = 0; i < world->s.n_followers; i++)
@@ -269,7 +270,9 @@ static void schedule_begin(void)
     world->totals.schedules++;
     trace("==== schedule %" PRIu64 ": %u followers, %u positions, %u events, %u crashes, %s", world->seed,
           world->s.n_followers, world->s.n_positions, world->s.n_events, world->s.n_crashes,
-          world->s.is_serial ? "one event after the other" : "events side by side");
+          world->s.is_serial    ? "one event after the other"
+          : world->s.is_orderly ? "events side by side"
+                                : "events side by side, and in any order after a restart");
     for (uint32_t i = 0; i < world->s.n_followers; i++) {
         const struct tw_capabilities *caps = &world->s.followers[i].caps;
         trace("F%u: %s%s%s%s%s parallel=%u timeout=%u settle=%u", i, caps->netting ? "netting" : "hedging",

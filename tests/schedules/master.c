@@ -33,7 +33,7 @@ static enum script_kind next_kind(enum state state, tw_decimal volume)
         return DO_INCREASE;
     if (dice < 20)
         return DO_MODIFY;
-    return dice < 50 && volume > STEP ? DO_PARTIAL : DO_CLOSE;
+    return dice < 50 && volume > STEP && world->s.is_orderly ? DO_PARTIAL : DO_CLOSE;
 }
 
 static void event_write(struct writer *writer, struct script_event *event, uint8_t position)
@@ -55,7 +55,7 @@ static void event_write(struct writer *writer, struct script_event *event, uint8
         break;
     case DO_PARTIAL:
         event->volume = (1 + (tw_decimal)draw((uint64_t)(*volume / STEP - 1))) * STEP;
-        event->renames = chance(200) && (world->s.is_serial || world->is_everything);
+        event->renames = chance(200);
         *volume -= event->volume;
         break;
     case DO_CLOSE:
@@ -314,11 +314,16 @@ static void send(struct tw_engine *engine, uint32_t number)
 /* Who has no answer asks again. */
 void master_life_begins(void)
 {
+    int64_t due_ns = world->s.now_ns;
     world->s.life_events = 0;
     for (uint32_t i = 0; i < world->s.n_events; i++) {
         struct script_event *event = &world->s.events[i];
         if (event->observed_ns != 0 && !event->is_acked)
-            event->due_ns = world->s.now_ns + draw_ns(TW_NS_PER_MS, 5 * TW_NS_PER_S);
+            event->due_ns = (world->s.is_orderly ? due_ns : world->s.now_ns) + draw_ns(TW_NS_PER_MS, 5 * TW_NS_PER_S);
+        if (world->s.is_orderly && event->due_ns != INT64_MAX && !event->is_acked) {
+            event->due_ns = event->due_ns < due_ns ? due_ns : event->due_ns;
+            due_ns = event->due_ns;
+        }
     }
 }
 

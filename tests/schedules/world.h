@@ -178,7 +178,7 @@ struct world {
         bool is_stopping, is_set_up;
         struct weather weather;
         uint32_t n_followers, n_positions, n_events, accepted, n_power_cuts;
-        bool is_serial;
+        bool is_serial, is_orderly; /* what is sent again after a restart comes in its order */
         uint32_t segment_bytes;
         uint64_t steps;
         struct follower followers[FOLLOWERS_MAX];
