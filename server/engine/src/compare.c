@@ -318,7 +318,7 @@ static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
             mend_order(leg, snapshot);
         else if (leg->held > 0 && !slot->caps.netting)
             mend_position(leg, snapshot);
-        else if (leg->held > 0 && slot_net(slot, leg->listing) != 0 &&
+        else if (leg->held > 0 && !may_miss_events(slot->engine, tw_wall_ns()) && slot_net(slot, leg->listing) != 0 &&
                  net_find(snapshot, leg->listing->instrument.symbol) == NULL)
             leg_reduce(leg, 0);
     }

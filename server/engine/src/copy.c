@@ -856,8 +856,11 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         copy->wake_mono_ns = tw_mono_ns() + FREEZE_POLL_NS;
         return park(copy, REASON(INVALID_STOPS));
     }
+    const char *ticket = ticket_at(leg, copy->tickets_done);
+    if (ticket == NULL) /* a hand has closed what was left to change */
+        return end(copy, STATE(DONE), REASON(UNSPECIFIED));
     if (!slot_of(copy)->caps.netting)
-        memcpy(order->position_id, ticket_at(leg, copy->tickets_done), sizeof leg->ticket);
+        memcpy(order->position_id, ticket, sizeof leg->ticket);
     return gate_reduce(copy);
 }
 

@@ -528,6 +528,9 @@ struct sync {
 };
 void sync_remember(struct tw_master *master, const struct sync *counts);
 void syncs_clear(struct tw_master *master); /* sync.c */
+/* The power was lost not long ago: events may come again that the broker has, and the log has not. What it shows of a
+ * sum of shares says little until then. */
+bool may_miss_events(const struct tw_engine *engine, int64_t now_wall_ns);
 bool sequencer_run(struct tw_master *master, const struct tw_event *event, struct tw_record *record);
 /* Plans an event on whose planning a crash cut short, the last one of its master: for the followers that
  * are in no plan. n_wanted: copies in all. False: some are without one still. Under the master's mutex. */

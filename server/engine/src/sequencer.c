@@ -308,12 +308,15 @@ void view_of_leg(struct tw_follower_view *view, const struct tw_leg *leg)
     view->held_is_reversed = leg->is_reversed;
 }
 
+bool may_miss_events(const struct tw_engine *engine, int64_t now_wall_ns)
+{
+    return engine->power_lost_wall_ns != 0 && now_wall_ns < engine->power_lost_wall_ns + ASKS_FIRST_NS;
+}
+
 /* Whether the event may have been carried out by a run whose log the power cut took. */
 static bool may_be_known(const struct planning *p)
 {
-    int64_t lost_wall_ns = p->engine->power_lost_wall_ns;
-    return lost_wall_ns != 0 && p->event->observed_wall_ns < lost_wall_ns &&
-           p->now_wall_ns < lost_wall_ns + ASKS_FIRST_NS;
+    return may_miss_events(p->engine, p->now_wall_ns) && p->event->observed_wall_ns < p->engine->power_lost_wall_ns;
 }
 
 static void plan_one_open(struct planning *p, struct tw_copy *copy)
