@@ -655,6 +655,8 @@ int main(int argc, char **argv)
     struct options options = options_read(argv);
     struct totals *totals = shared(JOBS_MAX * sizeof *totals);
     double from = seconds_now();
+    if (options.is_traced)
+        setvbuf(stdout, NULL, _IOLBF, 0); /* to the last line, also when it ends by a signal */
     bool is_well = jobs_run(&options, totals);
     totals_print(totals, options.jobs, seconds_now() - from);
     printf("%s\n", is_well ? "1 passed, 0 failed" : "0 passed, 1 failed");
