@@ -157,6 +157,8 @@ part_fuzz() {
 part_faults() {
     build faults && suite faults 1200 tests/faults/run
     grep -h '^     ' "$logs/faults.log"
+    build release && suite schedules 900 tests/schedules/run
+    grep -h '^     ' "$logs/schedules.log"
 }
 
 part_examples() {

@@ -117,7 +117,7 @@ static int64_t call_pwrite(void *context, int fd, const void *bytes, size_t size
             persist(file, sector);
         file->is_dirty[sector] = true;
     }
-    if (world->s.points + 1 == world->s.crash_point) /* the process ends in the middle of it */
+    if (crash_is_next()) /* the process ends in the middle of it */
         size = draw(size + 1);
     until = from + (uint32_t)size;
     memcpy(file->bytes + from, bytes, size);

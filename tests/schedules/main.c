@@ -116,13 +116,16 @@ ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags)
 void __wrap_tw_log(enum tw_log_level level, const char *event, const char *format, ...)
 {
     (void)level;
-    if (!world->is_traced)
+    bool is_end = strcmp(event, "journal.died") == 0;
+    if (!world->is_traced && !is_end)
         return;
     char text[1024];
     va_list values;
     va_start(values, format);
     vsnprintf(text, sizeof text, format, values);
     va_end(values);
+    if (is_end)
+        violation("the journal has ended the server: %s", text);
     trace("log %s %s", event, text);
 }
 
@@ -159,6 +162,12 @@ static void crash_look_at_events(void)
     if (crash != NULL && crash->when == CRASH_AFTER_EVENT && world->s.crash_point == 0 &&
         world->s.life_events >= crash->events)
         world->s.crash_point = world->s.points + crash->points;
+}
+
+bool crash_is_next(void)
+{
+    const struct crash *crash = crash_next();
+    return crash != NULL && crash->kind != CRASH_CLEAN && world->s.points + 1 == world->s.crash_point;
 }
 
 void crash_point(void)

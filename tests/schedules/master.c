@@ -14,10 +14,11 @@ enum state { NOTHING, PLACED, HELD, GONE };
 
 struct writer {
     enum state states[POSITIONS_MAX];
+    bool was_placed[POSITIONS_MAX];
     tw_decimal volumes[POSITIONS_MAX];
 };
 
-static enum script_kind next_kind(enum state state, tw_decimal volume)
+static enum script_kind next_kind(enum state state, bool was_placed, tw_decimal volume)
 {
     uint64_t dice = draw(100);
     switch (state) {
@@ -29,7 +30,7 @@ static enum script_kind next_kind(enum state state, tw_decimal volume)
     case GONE:
         break;
     }
-    if (dice < 8 && world->s.is_serial)
+    if (dice < 8 && world->s.is_serial && (!was_placed || world->is_everything))
         return DO_INCREASE;
     if (dice < 20)
         return DO_MODIFY;
@@ -40,7 +41,8 @@ static void event_write(struct writer *writer, struct script_event *event, uint8
 {
     enum state *state = &writer->states[position];
     tw_decimal *volume = &writer->volumes[position];
-    *event = (struct script_event){.position = position, .kind = next_kind(*state, *volume), .due_ns = INT64_MAX};
+    *event = (struct script_event){.position = position, .kind = next_kind(*state, writer->was_placed[position], *volume),
+                                   .due_ns = INT64_MAX};
     event->price = (tw_decimal)draw(20) * (LOT / 100);
     switch (event->kind) {
     case DO_OPEN:
@@ -48,6 +50,7 @@ static void event_write(struct writer *writer, struct script_event *event, uint8
     case DO_INCREASE:
         event->volume = (1 + (tw_decimal)draw(chance(300) ? 4 : 200)) * STEP;
         *volume += event->volume;
+        writer->was_placed[position] |= event->kind == DO_PLACE;
         *state = event->kind == DO_PLACE ? PLACED : HELD;
         break;
     case DO_TRIGGER:

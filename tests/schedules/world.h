@@ -209,6 +209,7 @@ int64_t draw_ns(int64_t from_ns, int64_t until_ns);
 
 /* A place where the machine, or the process, may end. */
 void crash_point(void);
+bool crash_is_next(void); /* the next such place is the end */
 void crash_arm(void); /* at the start of a life */
 _Noreturn void life_end(void);
 
