@@ -55,7 +55,7 @@ struct server {
     struct tw_access *access; /* NULL = everybody may do everything */
     void *paper;
     struct tw_engine_adapter adapters[1];
-    char paper_dir[512], journal_dir[512];
+    char paper_dir[512], journal_dir[512], history_path[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
 };
@@ -102,6 +102,17 @@ static void on_followers(void *context, uint32_t *ret_total, uint32_t *ret_conne
         counts = tw_engine_fleet_counts(engine);
     *ret_total = counts.followers;
     *ret_connected = counts.connected;
+}
+
+static bool on_history(void *context, uint64_t *ret_behind, bool *ret_is_failing)
+{
+    struct server *server = context;
+    struct tw_engine *engine = atomic_load(&server->engine);
+    struct tw_history_status status = {0};
+    bool is_there = engine != NULL && tw_engine_history_status(engine, &status);
+    *ret_behind = status.behind;
+    *ret_is_failing = status.is_failing;
+    return is_there;
 }
 
 static bool on_serving(void *context, char *why, size_t size)
@@ -165,6 +176,9 @@ static tw_status state_open(struct server *server, struct tw_error *error)
     length = snprintf(server->journal_dir, sizeof server->journal_dir, "%s/journal", path);
     if (length < 0 || (size_t)length >= sizeof server->journal_dir)
         return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
+    length = snprintf(server->history_path, sizeof server->history_path, "%s/history.db", path);
+    if (length < 0 || (size_t)length >= sizeof server->history_path)
+        return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
     return directory_make(server->paper_dir, error);
 }
 
@@ -216,6 +230,8 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .snapshot_segments = settings->snapshot_segments,
         .log_bytes = (uint64_t)settings->retention_log_bytes,
         .snapshot = tw_snapshot_in_process,
+        .history_path = is_journaled ? server->history_path : NULL,
+        .history_keep_ns = settings->history_keep_ns,
     };
     struct tw_engine *engine = NULL;
     tw_status status = tw_engine_start(&engine_options, &engine, error);
@@ -230,7 +246,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .warm_up_ms = (uint32_t)(settings->metrics_warm_up_ns / TW_NS_PER_MS),
         .subjects = *tw_engine_subject_ops(),
         .callbacks = {.context = server, .executor = on_executor, .followers = on_followers,
-                      .ready = ready_checks},
+                      .history = on_history, .ready = ready_checks},
     };
     status = tw_telemetry_start(&telemetry_options, &server->telemetry, error);
     if (status == TW_OK)

@@ -8,6 +8,8 @@
 
 #include <google/protobuf/timestamp.pb-c.h>
 
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +92,52 @@ static bool catch_up(struct tw_refusal *refusal)
     return tw_refuse(refusal, REFUSAL(HISTORY_BEHIND), NULL, "the history has not caught up yet");
 }
 
+/* A question that the history answers: the call's own thread goes on when it has. */
+static void past_done(struct tw_past *past)
+{
+    struct tw_call *call = past->context;
+    tw_call_post(call);
+    tw_call_unref(call);
+}
+
+static void past_ask(struct tw_call *call, struct tw_past *past)
+{
+    past->arena = tw_call_arena(call);
+    past->done = past_done;
+    past->context = call;
+    tw_call_ref(call);
+    tw_engine_past_ask(tw_services_engine(), past);
+}
+
+static void refuse_behind(struct tw_call *call)
+{
+    struct tw_refusal refusal = {.retry_after_ns = TW_NS_PER_S};
+    tw_refuse(&refusal, REFUSAL(HISTORY_BEHIND), NULL, "the history has not caught up yet");
+    tw_call_refuse(call, &refusal);
+}
+
 /* ---- GetCopy ---- */
+
+static void refuse_unknown(struct tw_call *call, const char *copy_id)
+{
+    struct tw_refusal refusal = {0};
+    tw_refuse(&refusal, REFUSAL(NOT_FOUND), "copy_id", "there is no copy \"%.64s\"", copy_id);
+    tw_call_refuse(call, &refusal);
+}
+
+/* Not in memory: perhaps in the history. */
+static void get_past_copy(struct tw_call *call, const char *copy_id)
+{
+    struct tw_past *past = tw_arena_zero(tw_call_arena(call), sizeof *past);
+    if (past == NULL) {
+        refuse_large(call);
+        return;
+    }
+    past->kind = TW_PAST_COPY;
+    past->copy_id = copy_id;
+    tw_call_data_set(call, past);
+    past_ask(call, past);
+}
 
 void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *request,
                             const struct tw_refusal *invalid)
@@ -99,123 +146,232 @@ void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *reques
     const Tradewake__V1__GetCopyRequest *m = (const Tradewake__V1__GetCopyRequest *)request;
     struct tw_refusal refusal = {0};
     struct tw_record *record = NULL;
-    struct tw_copy *copy = NULL;
-    bool ok = catch_up(&refusal);
-    if (ok)
-        copy = tw_engine_copy_find(tw_services_engine(), m->copy_id, &record);
-    if (ok && copy == NULL)
-        tw_refuse(&refusal, REFUSAL(NOT_FOUND), "copy_id", "there is no copy \"%.64s\"", m->copy_id);
-    Tradewake__V1__Copy *answer = copy != NULL ? tw_copy_message(copy, tw_call_arena(call)) : NULL;
-    if (answer != NULL && !tw_gate_sees(call, answer->master_id, answer->follower_id)) {
-        tw_refuse(&refusal, REFUSAL(NOT_FOUND), "copy_id", "there is no copy \"%.64s\"", m->copy_id);
-        tw_record_release(record);
+    if (!catch_up(&refusal)) {
         tw_call_refuse(call, &refusal);
         return;
     }
-    if (copy != NULL)
-        tw_record_release(record);
+    struct tw_copy *copy = tw_engine_copy_find(tw_services_engine(), m->copy_id, &record);
+    if (copy == NULL) {
+        if (tw_engine_past_number(tw_services_engine()) > 0)
+            get_past_copy(call, m->copy_id);
+        else
+            refuse_unknown(call, m->copy_id);
+        return;
+    }
+    Tradewake__V1__Copy *answer = tw_copy_message(copy, tw_call_arena(call));
+    tw_record_release(record);
+    if (answer != NULL && !tw_gate_sees(call, answer->master_id, answer->follower_id)) {
+        refuse_unknown(call, m->copy_id);
+        return;
+    }
     if (answer != NULL)
         tw_call_answer(call, &answer->base);
-    else if (copy != NULL)
-        refuse_large(call);
     else
-        tw_call_refuse(call, &refusal);
+        refuse_large(call);
 }
 
-/* ---- ListCopies ---- */
+void tw_get_copy_on_past(struct tw_call *call)
+{
+    const struct tw_past *past = tw_call_data(call);
+    if (past->is_behind)
+        refuse_behind(call);
+    else if (past->n == 0 || !tw_gate_sees(call, past->copies[0]->master_id, past->copies[0]->follower_id))
+        refuse_unknown(call, past->copy_id);
+    else
+        tw_call_answer(call, &past->copies[0]->base);
+}
+
+/* ---- ListCopies: what is in memory, and what is in the past, as one row of pages ---- */
+
+struct listed {
+    Tradewake__V1__Copy *copy;
+    uint64_t place, called_ns;
+};
 
 struct listing {
     const Tradewake__V1__ListCopiesRequest *request;
     struct tw_copy_filter filter;
     const char *words;
-    char place[81];
+    struct listed from; /* what follows this: copies have falling places, or falling own times and places */
+    struct listed *found;
+    size_t n;
     uint32_t size;
+    bool has_more; /* in memory */
+    struct tw_past past;
     Tradewake__V1__ListCopiesResponse response;
 };
 
-static bool list_newest(struct listing *listing, struct tw_arena *arena, struct tw_copy **copies,
-                        struct tw_refusal *refusal)
+static int by_place(const void *a, const void *b)
 {
-    struct tw_copy_cursor cursor = {UINT64_MAX, 0};
-    if (listing->place[0] != '\0') {
-        unsigned long long number = 0;
-        unsigned index = 0;
-        const struct tw_check check = {"", refusal};
-        if (sscanf(listing->place, "%llu/%u", &number, &index) != 2)
-            return tw_check_fail(&check, "page_token", "is not one that this service gave out");
-        cursor = (struct tw_copy_cursor){number, index};
-    }
+    const struct listed *x = a, *y = b;
+    return x->place < y->place ? 1 : x->place > y->place ? -1 : 0;
+}
+
+static int by_own_time(const void *a, const void *b)
+{
+    const struct listed *x = a, *y = b;
+    if (x->called_ns != y->called_ns)
+        return x->called_ns < y->called_ns ? 1 : -1;
+    return by_place(a, b);
+}
+
+static int order(const struct listing *listing, const struct listed *a, const struct listed *b)
+{
+    return listing->request->slowest_first ? by_own_time(a, b) : by_place(a, b);
+}
+
+static bool from_read(struct listing *listing, const char *place, struct tw_refusal *refusal)
+{
+    const struct tw_check check = {"", refusal};
+    unsigned long long called_ns = 0, at = 0;
+    int end = 0;
+    listing->from = (struct listed){.place = UINT64_MAX, .called_ns = UINT64_MAX};
+    if (place[0] == '\0')
+        return true;
+    if (sscanf(place, "%llu/%llu%n", &called_ns, &at, &end) != 2 || place[end] != '\0')
+        return tw_check_fail(&check, "page_token", "is not one that this service gave out");
+    listing->from = (struct listed){.place = at, .called_ns = called_ns};
+    return true;
+}
+
+static bool list_memory_newest(struct listing *listing, struct tw_arena *arena)
+{
+    struct tw_copy **copies = tw_arena_zero(arena, listing->size * sizeof *copies);
+    struct tw_copy_cursor cursor = {listing->from.place, 0};
+    if (copies == NULL)
+        return false;
+    if (listing->from.place != UINT64_MAX)
+        cursor = (struct tw_copy_cursor){listing->from.place / TW_HISTORY_PLACES,
+                                         (uint32_t)(listing->from.place % TW_HISTORY_PLACES)};
     size_t n = tw_engine_copies_list(tw_services_engine(), &listing->filter, &cursor, copies, listing->size);
     for (size_t i = 0; i < n; i++) {
-        Tradewake__V1__Copy *copy = tw_copy_message(copies[i], arena);
-        if (copy != NULL)
-            listing->response.copies[listing->response.n_copies++] = copy;
+        listing->found[listing->n++] =
+            (struct listed){.copy = tw_copy_message(copies[i], arena), .place = tw_copy_place(copies[i])};
         tw_copy_release(copies[i]);
     }
-    if (n == listing->size) {
-        snprintf(listing->place, sizeof listing->place, "%llu/%u",
-                 (unsigned long long)cursor.record_number, cursor.index);
-        listing->response.next_page_token = tw_page_token(arena, listing->words, listing->place);
-    }
+    listing->has_more = n == listing->size;
     return true;
 }
 
 struct slow_copy {
     struct tw_copy *copy; /* held */
-    uint64_t own_time_ns;
-    uint64_t order; /* of finding: newest first among equals */
+    struct listed key;
 };
 
-static int by_own_time(const void *a, const void *b)
+static int by_slow_key(const void *a, const void *b)
 {
-    const struct slow_copy *x = a, *y = b;
-    if (x->own_time_ns != y->own_time_ns)
-        return x->own_time_ns < y->own_time_ns ? 1 : -1;
-    return x->order < y->order ? -1 : x->order > y->order;
+    return by_own_time(&((const struct slow_copy *)a)->key, &((const struct slow_copy *)b)->key);
 }
 
-/* Every match that was called, slowest first; from the heap. */
-static struct slow_copy *collect_slow(struct listing *listing, struct tw_copy **copies, size_t *ret_n)
+/* Every match in memory that was called and comes after the page before, slowest first; from the heap. */
+static struct slow_copy *collect_slow(struct listing *listing, size_t *ret_n)
 {
+    enum { AT_ONCE = 256 };
     struct tw_copy_cursor cursor = {UINT64_MAX, 0};
+    struct tw_copy *copies[AT_ONCE];
     struct slow_copy *list = NULL;
     size_t n = 0, got;
     do {
-        got = tw_engine_copies_list(tw_services_engine(), &listing->filter, &cursor, copies, listing->size);
+        got = tw_engine_copies_list(tw_services_engine(), &listing->filter, &cursor, copies, AT_ONCE);
         struct slow_copy *grown = realloc(list, (n + got + 1) * sizeof *grown);
-        for (size_t i = 0; i < got && grown == NULL; i++)
-            tw_copy_release(copies[i]);
+        list = grown != NULL ? grown : list;
+        for (size_t i = 0; i < got; i++) {
+            const struct listed key = {.place = tw_copy_place(copies[i]), .called_ns = tw_copy_own_time_ns(copies[i])};
+            if (grown != NULL && key.called_ns > 0 && by_own_time(&listing->from, &key) < 0)
+                list[n++] = (struct slow_copy){copies[i], key};
+            else
+                tw_copy_release(copies[i]);
+        }
         if (grown == NULL)
             break;
-        list = grown;
-        for (size_t i = 0; i < got; i++, n++)
-            list[n] = (struct slow_copy){copies[i], tw_copy_own_time_ns(copies[i]), n};
-    } while (got == listing->size);
+    } while (got == AT_ONCE);
     if (list != NULL)
-        qsort(list, n, sizeof *list, by_own_time);
+        qsort(list, n, sizeof *list, by_slow_key);
     *ret_n = n;
     return list;
 }
 
-static bool list_slowest(struct listing *listing, struct tw_arena *arena, struct tw_copy **copies,
-                         struct tw_refusal *refusal)
+static bool list_memory_slowest(struct listing *listing, struct tw_arena *arena)
 {
-    (void)refusal;
-    size_t n = 0, from = (size_t)strtoull(listing->place, NULL, 10);
-    struct slow_copy *list = collect_slow(listing, copies, &n);
+    size_t n = 0;
+    struct slow_copy *list = collect_slow(listing, &n);
     for (size_t i = 0; i < n; i++) {
-        bool is_shown = i >= from && i - from < listing->size && list[i].own_time_ns > 0;
-        Tradewake__V1__Copy *copy = is_shown ? tw_copy_message(list[i].copy, arena) : NULL;
-        if (copy != NULL)
-            listing->response.copies[listing->response.n_copies++] = copy;
+        if (listing->n < listing->size) {
+            list[i].key.copy = tw_copy_message(list[i].copy, arena);
+            listing->found[listing->n++] = list[i].key;
+        }
         tw_copy_release(list[i].copy);
     }
+    listing->has_more = n > listing->size;
     free(list);
-    if (listing->response.n_copies == listing->size && from + listing->size < n) {
-        snprintf(listing->place, sizeof listing->place, "%zu", from + listing->size);
-        listing->response.next_page_token = tw_page_token(arena, listing->words, listing->place);
-    }
     return true;
+}
+
+/* Whether copies that memory has forgotten may belong on this page. */
+static bool needs_past(const struct listing *listing)
+{
+    uint64_t number = tw_engine_past_number(tw_services_engine());
+    if (number == 0 || listing->request->slowest_first)
+        return number > 0;
+    return listing->n < listing->size || listing->found[listing->n - 1].place / TW_HISTORY_PLACES <= number;
+}
+
+static void listing_ask(struct tw_call *call, struct listing *listing)
+{
+    bool is_full = listing->n == listing->size && !listing->request->slowest_first;
+    listing->past.kind = TW_PAST_LIST;
+    listing->past.filter = &listing->filter;
+    listing->past.n_max = listing->size;
+    listing->past.is_slowest_first = listing->request->slowest_first;
+    listing->past.place = listing->from.place;
+    listing->past.called_ns = listing->from.called_ns;
+    listing->past.place_min = is_full ? listing->found[listing->n - 1].place : 0;
+    tw_call_data_set(call, listing);
+    past_ask(call, &listing->past);
+}
+
+/* Both in one order. A copy that was forgotten in between is in both. */
+static void listing_merge(struct listing *listing)
+{
+    const struct tw_past *past = &listing->past;
+    size_t kept = 0;
+    for (size_t i = 0; i < past->n; i++)
+        listing->found[listing->n++] = (struct listed){past->copies[i], past->places[i],
+                                                       past->copies[i]->times->called_ns};
+    qsort(listing->found, listing->n, sizeof *listing->found, listing->request->slowest_first ? by_own_time : by_place);
+    const struct listed end = {.place = past->place, .called_ns = past->called_ns};
+    for (size_t i = 0; i < listing->n; i++) {
+        bool is_twin = kept > 0 && listing->found[kept - 1].place == listing->found[i].place;
+        bool is_beyond = past->is_unfinished && order(listing, &end, &listing->found[i]) < 0;
+        if (!is_twin && !is_beyond)
+            listing->found[kept++] = listing->found[i];
+    }
+    listing->n = kept;
+}
+
+static void listing_answer(struct tw_call *call, struct listing *listing)
+{
+    struct tw_arena *arena = tw_call_arena(call);
+    const struct tw_past *past = &listing->past;
+    bool is_cut = listing->n > listing->size;
+    listing->n = is_cut ? listing->size : listing->n;
+    bool has_more = is_cut || past->is_unfinished || (listing->has_more && listing->n > 0);
+    listing->response.copies = tw_arena_zero(arena, (listing->n + 1) * sizeof *listing->response.copies);
+    for (size_t i = 0; i < listing->n && listing->response.copies != NULL; i++)
+        if (listing->found[i].copy != NULL)
+            listing->response.copies[listing->response.n_copies++] = listing->found[i].copy;
+    if (has_more) {
+        struct listed last = {.place = past->place, .called_ns = past->called_ns};
+        if (listing->n == listing->size || !past->is_unfinished)
+            last = listing->found[listing->n - 1];
+        char place[64];
+        snprintf(place, sizeof place, "%llu/%llu", (unsigned long long)last.called_ns, (unsigned long long)last.place);
+        listing->response.next_page_token = tw_page_token(arena, listing->words, place);
+    }
+    if (listing->response.copies != NULL)
+        tw_call_answer(call, &listing->response.base);
+    else
+        refuse_large(call);
 }
 
 void tw_list_copies_on_request(struct tw_call *call, const ProtobufCMessage *request,
@@ -224,25 +380,44 @@ void tw_list_copies_on_request(struct tw_call *call, const ProtobufCMessage *req
     (void)invalid;
     struct tw_arena *arena = tw_call_arena(call);
     struct tw_refusal refusal = {0};
-    struct listing listing = {.request = (const Tradewake__V1__ListCopiesRequest *)request};
-    tradewake__v1__list_copies_response__init(&listing.response);
-    listing.size = tw_page_size(listing.request->page_size);
-    listing.words = filter_words(listing.request->filter, listing.request->slowest_first, arena);
-    struct tw_copy **copies = tw_arena_zero(arena, listing.size * sizeof *copies);
-    listing.response.copies = tw_arena_zero(arena, listing.size * sizeof(Tradewake__V1__Copy *));
-    if (listing.words == NULL || copies == NULL || listing.response.copies == NULL) {
+    const Tradewake__V1__ListCopiesRequest *m = (const Tradewake__V1__ListCopiesRequest *)request;
+    struct listing *listing = tw_arena_zero(arena, sizeof *listing);
+    char place[81];
+    if (listing == NULL) {
         refuse_large(call);
         return;
     }
-    bool ok = filter_read(listing.request->filter, &listing.filter, &refusal) &&
-              tw_page_place(listing.request->page_token, listing.words, listing.place, &refusal) &&
-              catch_up(&refusal) &&
-              (listing.request->slowest_first ? list_slowest : list_newest)(&listing, arena, copies,
-                                                                            &refusal);
-    if (ok)
-        tw_call_answer(call, &listing.response.base);
-    else
+    tradewake__v1__list_copies_response__init(&listing->response);
+    listing->request = m;
+    listing->size = tw_page_size(m->page_size);
+    listing->words = filter_words(m->filter, m->slowest_first, arena);
+    listing->found = tw_arena_zero(arena, 2 * listing->size * sizeof *listing->found);
+    if (listing->words == NULL || listing->found == NULL) {
+        refuse_large(call);
+        return;
+    }
+    bool ok = filter_read(m->filter, &listing->filter, &refusal) &&
+              tw_page_place(m->page_token, listing->words, place, &refusal) &&
+              from_read(listing, place, &refusal) && catch_up(&refusal);
+    if (!ok)
         tw_call_refuse(call, &refusal);
+    else if (!(m->slowest_first ? list_memory_slowest : list_memory_newest)(listing, arena))
+        refuse_large(call);
+    else if (needs_past(listing))
+        listing_ask(call, listing);
+    else
+        listing_answer(call, listing);
+}
+
+void tw_list_copies_on_past(struct tw_call *call)
+{
+    struct listing *listing = tw_call_data(call);
+    if (listing->past.is_behind) {
+        refuse_behind(call);
+        return;
+    }
+    listing_merge(listing);
+    listing_answer(call, listing);
 }
 
 /* ---- WatchCopies ---- */
@@ -251,6 +426,11 @@ enum { BACKLOG_MAX = 10000, BATCH_DEFAULT = 256, BATCH_MAX = 1024 };
 #define EXISTING_AGE_NS (INT64_C(3600) * TW_NS_PER_S)
 #define HOPELESS_NS (30 * TW_NS_PER_S)
 
+/* What is sent before the feed, from memory and from the past, in one order by change_id: a reader goes on at
+ * the highest that it has seen.
+ *
+ *   memory: held copies, collected at the start    past: pages from the history, each asked for when the one
+ *                                                  before has been sent */
 struct watch {
     struct tw_change_feed *feed;
     Tradewake__V1__WatchCopiesRequest *request; /* a copy from the heap: the filter points into it */
@@ -258,7 +438,7 @@ struct watch {
     uint32_t max_batch;
     int64_t max_delay_ns, heartbeat_ns;
 
-    struct tw_change *backlog; /* what was there before, by change_id; each held */
+    struct tw_change *backlog; /* what was in memory before, by change_id; each held */
     size_t n_backlog, backlog_at;
     bool is_started, owes_caught_up;
     uint64_t dropped;
@@ -266,6 +446,17 @@ struct watch {
     uint64_t started_change_id; /* the last one when the stream began */
     int64_t batch_due_mono_ns;  /* 0 = nothing waits to be sent */
     int64_t last_write_mono_ns;
+
+    /* The call has one reference, a question that is out another: the call may end meanwhile. */
+    atomic_uint refs;
+    atomic_bool is_answered; /* the history has done with past and arena; before, they are its own */
+    bool is_asked, has_past; /* has_past: more of it may come behind the page in hand */
+    struct tw_past past;
+    struct tw_copy_filter past_filter;
+    struct tw_arena arena;
+    Tradewake__V1__Copy **page; /* by change_id; NULL = none yet */
+    size_t n_page, page_at;
+    uint64_t page_until; /* everything of the past up to this change_id is in hand */
 };
 
 static int by_change_id(const void *a, const void *b)
@@ -315,6 +506,140 @@ static bool backlog_collect(struct watch *watch)
     return true;
 }
 
+/* ---- What memory has forgotten ---- */
+
+static void watch_release(struct watch *watch)
+{
+    if (atomic_fetch_sub(&watch->refs, 1) != 1)
+        return;
+    for (; watch->backlog_at < watch->n_backlog; watch->backlog_at++)
+        tw_copy_release(watch->backlog[watch->backlog_at].copy);
+    free(watch->backlog);
+    tw_arena_clear(&watch->arena);
+    if (watch->request != NULL)
+        tradewake__v1__watch_copies_request__free_unpacked(watch->request, NULL);
+    free(watch);
+}
+
+static void watch_past_done(struct tw_past *past)
+{
+    struct tw_call *call = past->context;
+    struct watch *watch = (struct watch *)((char *)past - offsetof(struct watch, past));
+    atomic_store(&watch->is_answered, true);
+    tw_call_post(call);
+    tw_call_unref(call);
+    watch_release(watch);
+}
+
+static void watch_past_ask(struct tw_call *call, struct watch *watch)
+{
+    watch->is_asked = true;
+    atomic_store(&watch->is_answered, false);
+    atomic_fetch_add(&watch->refs, 1);
+    tw_call_ref(call);
+    watch->past.context = call;
+    tw_engine_past_ask(tw_services_engine(), &watch->past);
+}
+
+/* The rest is memory's. */
+static void past_forget(struct watch *watch)
+{
+    watch->has_past = false;
+    watch->page_until = UINT64_MAX;
+}
+
+/* After the memory's part was collected: what has been forgotten until then is all that memory does not have. */
+static void past_begin(struct watch *watch)
+{
+    const Tradewake__V1__WatchCopiesRequest *m = watch->request;
+    struct tw_engine *engine = tw_services_engine();
+    uint64_t forgotten = tw_engine_forgotten_change_id(engine);
+    watch->has_past = tw_engine_past_number(engine) > 0 && (m->resume_after > 0 ? forgotten > m->resume_after
+                                                                                : m->include_existing);
+    watch->page_until = watch->has_past ? m->resume_after : UINT64_MAX;
+    tw_arena_init(&watch->arena, TW_ANSWER_BYTES_MAX * 8);
+    watch->past_filter = watch->filter;
+    watch->past = (struct tw_past){.arena = &watch->arena, .filter = &watch->past_filter, .done = watch_past_done};
+    if (m->resume_after > 0) {
+        watch->past.kind = TW_PAST_CHANGES;
+        watch->past.after = m->resume_after;
+        watch->past.until = forgotten;
+        watch->past.n_max = BATCH_MAX;
+        return;
+    }
+    int64_t hour_ago_ns = tw_wall_ns() - EXISTING_AGE_NS;
+    if (watch->past_filter.received_from_wall_ns < hour_ago_ns)
+        watch->past_filter.received_from_wall_ns = hour_ago_ns;
+    watch->past.kind = TW_PAST_LIST;
+    watch->past.place = watch->past.called_ns = UINT64_MAX;
+    watch->past.n_max = BACKLOG_MAX - watch->n_backlog;
+    if (watch->past.n_max == 0)
+        past_forget(watch);
+}
+
+static int by_copy_change(const void *a, const void *b)
+{
+    const Tradewake__V1__Copy *x = *(Tradewake__V1__Copy *const *)a, *y = *(Tradewake__V1__Copy *const *)b;
+    return x->change_id < y->change_id ? -1 : x->change_id > y->change_id;
+}
+
+/* The last hour, newest first, comes in pieces: all of them are put together before the first is sent. False:
+ * no memory. */
+static bool existing_add(struct watch *watch)
+{
+    struct tw_past *past = &watch->past;
+    Tradewake__V1__Copy **grown = tw_arena_take(&watch->arena, (watch->n_page + past->n + 1) * sizeof *grown);
+    if (grown == NULL)
+        return false;
+    if (watch->n_page > 0)
+        memcpy(grown, watch->page, watch->n_page * sizeof *grown);
+    memcpy(grown + watch->n_page, past->copies, past->n * sizeof *grown);
+    watch->page = grown;
+    watch->n_page += past->n;
+    past->n_max -= past->n;
+    past->n = 0;
+    watch->has_past = past->is_unfinished && past->n_max > 0;
+    qsort(watch->page, watch->n_page, sizeof *watch->page, by_copy_change);
+    if (!watch->has_past)
+        watch->page_until = UINT64_MAX;
+    return true;
+}
+
+/* False: the call is refused, or ended. */
+static bool past_take(struct tw_call *call, struct watch *watch)
+{
+    struct tw_past *past = &watch->past;
+    watch->is_asked = false;
+    if (past->is_behind) {
+        refuse_behind(call);
+        return false;
+    }
+    if (past->kind == TW_PAST_LIST) {
+        if (!existing_add(watch))
+            past_forget(watch);
+        return true;
+    }
+    watch->page = past->copies;
+    watch->n_page = past->n;
+    watch->page_at = 0;
+    watch->has_past = past->last > past->after && past->last < past->until;
+    watch->page_until = watch->has_past ? past->last : UINT64_MAX;
+    past->after = past->last;
+    return true;
+}
+
+/* The next page, when the one before is sent. */
+static void past_go_on(struct tw_call *call, struct watch *watch)
+{
+    if (watch->past.kind == TW_PAST_CHANGES) {
+        tw_arena_reset(&watch->arena);
+        watch->page = NULL;
+        watch->n_page = watch->page_at = 0;
+        watch->past.n = 0;
+    }
+    watch_past_ask(call, watch);
+}
+
 static bool resume_check(const Tradewake__V1__WatchCopiesRequest *m, struct tw_refusal *refusal)
 {
     if (m->resume_after == 0)
@@ -324,10 +649,10 @@ static bool resume_check(const Tradewake__V1__WatchCopiesRequest *m, struct tw_r
         return tw_refuse(refusal, REFUSAL(RESUME_OTHER_JOURNAL), "journal_id",
                          "this server's journal is \"%s\": start anew with include_existing",
                          tw_engine_journal_id(engine));
-    if (m->resume_after < tw_engine_forgotten_change_id(engine))
+    if (m->resume_after < tw_engine_lost_change_id(engine))
         return tw_refuse(refusal, REFUSAL(RESUME_TOO_OLD), "resume_after",
                          "changes up to %llu have been forgotten: start anew with include_existing",
-                         (unsigned long long)tw_engine_forgotten_change_id(engine));
+                         (unsigned long long)tw_engine_lost_change_id(engine));
     return true;
 }
 
@@ -454,13 +779,56 @@ static void send_changes(struct tw_call *call, struct watch *watch, struct tw_ch
     tw_arena_clear(&arena);
 }
 
+static bool has_backlog(const struct watch *watch)
+{
+    bool has_page = watch->page_at < watch->n_page;
+    bool has_memory = watch->backlog_at < watch->n_backlog &&
+                      watch->backlog[watch->backlog_at].change_id <= watch->page_until;
+    return has_page || has_memory;
+}
+
+/* The next of what was there before, as a message in arena; NULL: it does not match any more, or no memory. What
+ * was forgotten in between is in both. */
+static Tradewake__V1__Copy *backlog_next(struct watch *watch, struct tw_arena *arena)
+{
+    struct tw_change *memory = watch->backlog_at < watch->n_backlog ? &watch->backlog[watch->backlog_at] : NULL;
+    Tradewake__V1__Copy *past = watch->page_at < watch->n_page ? watch->page[watch->page_at] : NULL;
+    uint64_t change_id = past != NULL ? past->change_id : UINT64_MAX;
+    if (memory != NULL && memory->change_id <= change_id) {
+        watch->page_at += memory->change_id == change_id;
+        watch->backlog_at++;
+        past = tw_copy_matches(memory->copy, &watch->filter) ? tw_copy_message(memory->copy, arena) : NULL;
+        if (past != NULL)
+            past->change_id = memory->change_id;
+        change_id = memory->change_id;
+        tw_copy_release(memory->copy);
+    } else {
+        watch->page_at++;
+    }
+    if (change_id > watch->last_sent_change_id)
+        watch->last_sent_change_id = change_id;
+    return past;
+}
+
 static void send_backlog(struct tw_call *call, struct watch *watch)
 {
-    size_t left = watch->n_backlog - watch->backlog_at;
-    size_t n = left < watch->max_batch ? left : watch->max_batch;
-    struct tw_change *from = &watch->backlog[watch->backlog_at];
-    watch->backlog_at += n;
-    send_changes(call, watch, from, n);
+    struct tw_arena arena;
+    tw_arena_init(&arena, TW_ANSWER_BYTES_MAX * 2);
+    Tradewake__V1__WatchCopiesResponse m;
+    Tradewake__V1__CopyBatch batch;
+    tradewake__v1__watch_copies_response__init(&m);
+    tradewake__v1__copy_batch__init(&batch);
+    batch.copies = tw_arena_zero(&arena, (watch->max_batch + 1) * sizeof *batch.copies);
+    while (batch.copies != NULL && batch.n_copies < watch->max_batch && has_backlog(watch)) {
+        Tradewake__V1__Copy *copy = backlog_next(watch, &arena);
+        if (copy != NULL)
+            batch.copies[batch.n_copies++] = copy;
+    }
+    m.payload_case = TRADEWAKE__V1__WATCH_COPIES_RESPONSE__PAYLOAD_BATCH;
+    m.batch = &batch;
+    if (batch.n_copies > 0)
+        (void)watch_write(call, watch, &m); /* writable: it was looked at before */
+    tw_arena_clear(&arena);
 }
 
 /* The feed's next batch, when it is full or its time has come. False: not yet. */
@@ -487,10 +855,16 @@ static void watch_pump(struct tw_call *call, struct watch *watch)
 {
     int64_t now_ns = tw_mono_ns();
     while (tw_call_is_writable(call)) {
-        if (!watch->is_started) {
+        if (watch->is_asked) {
+            break; /* the history's answer comes as news */
+        } else if (watch->has_past && (watch->past.kind == TW_PAST_LIST || watch->page == NULL)) {
+            past_go_on(call, watch); /* what cannot be read is refused before anything is said */
+        } else if (!watch->is_started) {
             watch->is_started = send_started(call, watch);
-        } else if (watch->backlog_at < watch->n_backlog) {
+        } else if (has_backlog(watch)) {
             send_backlog(call, watch);
+        } else if (watch->has_past) {
+            past_go_on(call, watch);
         } else if (watch->owes_caught_up) {
             watch->owes_caught_up = !send_caught_up(call, watch);
         } else if (watch->dropped > 0) {
@@ -514,17 +888,6 @@ static void watch_pump(struct tw_call *call, struct watch *watch)
 static void on_change(void *context)
 {
     tw_call_post(context);
-}
-
-static void watch_free(struct watch *watch)
-{
-    tw_engine_feed_close(watch->feed);
-    for (; watch->backlog_at < watch->n_backlog; watch->backlog_at++)
-        tw_copy_release(watch->backlog[watch->backlog_at].copy);
-    free(watch->backlog);
-    if (watch->request != NULL)
-        tradewake__v1__watch_copies_request__free_unpacked(watch->request, NULL);
-    free(watch);
 }
 
 /* The request lives only as long as the call's first callback: the filter needs it longer. */
@@ -552,6 +915,7 @@ static bool watch_begin(struct watch *watch, struct tw_call *call, const Protobu
     watch->feed = tw_engine_feed_open(tw_services_engine(), on_change, call);
     if (watch->feed == NULL || !catch_up(refusal) || !backlog_collect(watch))
         return false;
+    past_begin(watch);
     watch->started_change_id = tw_engine_last_change_id(tw_services_engine());
     watch->last_sent_change_id = watch->request->resume_after > 0 ? watch->request->resume_after
                                                                   : watch->started_change_id;
@@ -560,19 +924,29 @@ static bool watch_begin(struct watch *watch, struct tw_call *call, const Protobu
     return true;
 }
 
+static void watch_end(struct watch *watch)
+{
+    if (watch == NULL)
+        return;
+    tw_engine_feed_close(watch->feed); /* it names the call */
+    watch->feed = NULL;
+    watch_release(watch);
+}
+
 void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                 const struct tw_refusal *invalid)
 {
     (void)invalid;
     struct tw_refusal refusal = {0};
     struct watch *watch = calloc(1, sizeof *watch);
+    if (watch != NULL)
+        atomic_init(&watch->refs, 1);
     if (watch != NULL && watch_begin(watch, call, request, &refusal)) {
         tw_call_data_set(call, watch);
         watch_pump(call, watch);
         return;
     }
-    if (watch != NULL)
-        watch_free(watch);
+    watch_end(watch);
     if (refusal.reason == REFUSAL(UNSPECIFIED)) {
         refusal.retry_after_ns = TW_NS_PER_S;
         tw_refuse(&refusal, REFUSAL(OVERLOADED), NULL, "no memory for another watcher");
@@ -583,8 +957,11 @@ void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *re
 void tw_watch_copies_on_news(struct tw_call *call)
 {
     struct watch *watch = tw_call_data(call);
-    if (watch != NULL)
-        watch_pump(call, watch);
+    if (watch == NULL)
+        return;
+    if (watch->is_asked && atomic_load(&watch->is_answered) && !past_take(call, watch))
+        return;
+    watch_pump(call, watch);
 }
 
 void tw_watch_copies_on_timer(struct tw_call *call)
@@ -605,9 +982,7 @@ void tw_watch_copies_on_timer(struct tw_call *call)
 void tw_watch_copies_on_finished(struct tw_call *call, bool cancelled)
 {
     (void)cancelled;
-    struct watch *watch = tw_call_data(call);
-    if (watch != NULL)
-        watch_free(watch);
+    watch_end(tw_call_data(call));
 }
 
 /* ---- CompareFollower: answered from the follower's lane ---- */

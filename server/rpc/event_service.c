@@ -473,21 +473,56 @@ static void refuse_large(struct tw_call *call)
     tw_call_refuse(call, &refusal);
 }
 
+static void refuse_unknown_event(struct tw_call *call, const char *master_id, const char *event_id)
+{
+    struct tw_refusal refusal = {0};
+    tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_NOT_FOUND, "event_id",
+              "no event \"%.64s\" of \"%.64s\" is remembered", event_id, master_id);
+    tw_call_refuse(call, &refusal);
+}
+
+static void event_past_done(struct tw_past *past)
+{
+    struct tw_call *call = past->context;
+    tw_call_post(call);
+    tw_call_unref(call);
+}
+
+static void get_past_event(struct tw_call *call, const Tradewake__V1__GetEventRequest *m)
+{
+    struct tw_past *past = tw_arena_zero(tw_call_arena(call), sizeof *past);
+    if (past == NULL) {
+        refuse_large(call);
+        return;
+    }
+    *past = (struct tw_past){.kind = TW_PAST_EVENT,
+                             .arena = tw_call_arena(call),
+                             .master_id = m->master_id,
+                             .event_id = m->event_id,
+                             .done = event_past_done,
+                             .context = call};
+    tw_call_data_set(call, past);
+    tw_call_ref(call);
+    tw_engine_past_ask(tw_services_engine(), past);
+}
+
 void tw_get_event_on_request(struct tw_call *call, const ProtobufCMessage *request,
                              const struct tw_refusal *invalid)
 {
     (void)invalid;
     const Tradewake__V1__GetEventRequest *m = (const Tradewake__V1__GetEventRequest *)request;
     struct tw_arena *arena = tw_call_arena(call);
-    struct tw_refusal refusal = {0};
     struct tw_record *record = tw_engine_record_find(tw_services_engine(), m->master_id, m->event_id);
     if (record == NULL) {
-        tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_NOT_FOUND, "event_id",
-                  "no event \"%.64s\" of \"%.64s\" is remembered", m->event_id, m->master_id);
-        tw_call_refuse(call, &refusal);
+        if (tw_engine_past_number(tw_services_engine()) > 0)
+            get_past_event(call, m);
+        else
+            refuse_unknown_event(call, m->master_id, m->event_id);
         return;
     }
-    const struct answer answer = {.record = record, .view = TRADEWAKE__V1__COPY_VIEW__COPY_VIEW_COUNTS};
+    const struct answer answer = {.record = record,
+                                  .received_wall_ns = tw_record_received_wall_ns(record),
+                                  .view = TRADEWAKE__V1__COPY_VIEW__COPY_VIEW_COUNTS};
     Tradewake__V1__SubmitEventResponse *counts = answer_message(&answer, arena);
     Tradewake__V1__GetEventResponse response;
     tradewake__v1__get_event_response__init(&response);
@@ -501,6 +536,42 @@ void tw_get_event_on_request(struct tw_call *call, const ProtobufCMessage *reque
         refuse_large(call);
     }
     tw_record_release(record);
+}
+
+void tw_get_event_on_past(struct tw_call *call)
+{
+    const struct tw_past *past = tw_call_data(call);
+    struct tw_arena *arena = tw_call_arena(call);
+    Tradewake__V1__GetEventResponse response;
+    if (past->is_behind) {
+        struct tw_refusal refusal = {.retry_after_ns = TW_NS_PER_S};
+        tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_HISTORY_BEHIND, NULL,
+                  "the history has not caught up yet");
+        tw_call_refuse(call, &refusal);
+        return;
+    }
+    if (past->event == NULL) {
+        refuse_unknown_event(call, past->master_id, past->event_id);
+        return;
+    }
+    tradewake__v1__get_event_response__init(&response);
+    response.event = past->event;
+    response.received_at = time_message(arena, past->event_received_wall_ns);
+    response.counts = tw_arena_zero(arena, (past->n_counts + 1) * sizeof *response.counts);
+    for (size_t i = 0; i < past->n_counts && response.counts != NULL; i++) {
+        Tradewake__V1__StateCount *count = tw_arena_take(arena, sizeof *count);
+        if (count == NULL)
+            break;
+        tradewake__v1__state_count__init(count);
+        count->state = (Tradewake__V1__CopyState)past->counts[i].state;
+        count->reason = (tw_reason)past->counts[i].reason;
+        count->count = past->counts[i].count;
+        response.counts[response.n_counts++] = count;
+    }
+    if (response.received_at != NULL && response.n_counts == past->n_counts)
+        tw_call_answer(call, &response.base);
+    else
+        refuse_large(call);
 }
 
 void tw_get_master_on_request(struct tw_call *call, const ProtobufCMessage *request,

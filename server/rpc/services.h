@@ -39,6 +39,7 @@ void tw_stream_events_on_half_close(struct tw_call *call);
 void tw_stream_events_on_finished(struct tw_call *call, bool cancelled);
 void tw_get_event_on_request(struct tw_call *call, const ProtobufCMessage *request,
                              const struct tw_refusal *invalid);
+void tw_get_event_on_past(struct tw_call *call);
 void tw_get_master_on_request(struct tw_call *call, const ProtobufCMessage *request,
                               const struct tw_refusal *invalid);
 void tw_list_masters_on_request(struct tw_call *call, const ProtobufCMessage *request,
@@ -54,6 +55,8 @@ void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *reques
                             const struct tw_refusal *invalid);
 void tw_list_copies_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                const struct tw_refusal *invalid);
+void tw_get_copy_on_past(struct tw_call *call);
+void tw_list_copies_on_past(struct tw_call *call);
 void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                 const struct tw_refusal *invalid);
 void tw_watch_copies_on_news(struct tw_call *call);
@@ -102,11 +105,14 @@ TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_DECLARE)
     {.path = "/tradewake.v1.EventService/SyncMaster", .on_request = tw_sync_master_on_request},      \
     {.path = "/tradewake.v1.EventService/ExplainEvent", .request_bytes_max = TW_EVENT_BYTES_MAX,     \
      .on_request = tw_explain_event_on_request},                                                     \
-    {.path = "/tradewake.v1.EventService/GetEvent", .on_request = tw_get_event_on_request},          \
+    {.path = "/tradewake.v1.EventService/GetEvent", .on_request = tw_get_event_on_request,           \
+     .on_post = tw_get_event_on_past},                                                               \
     {.path = "/tradewake.v1.EventService/GetMaster", .on_request = tw_get_master_on_request},        \
     {.path = "/tradewake.v1.EventService/ListMasters", .on_request = tw_list_masters_on_request},    \
-    {.path = "/tradewake.v1.CopyService/GetCopy", .on_request = tw_get_copy_on_request},             \
-    {.path = "/tradewake.v1.CopyService/ListCopies", .on_request = tw_list_copies_on_request},       \
+    {.path = "/tradewake.v1.CopyService/GetCopy", .on_request = tw_get_copy_on_request,              \
+     .on_post = tw_get_copy_on_past},                                                                \
+    {.path = "/tradewake.v1.CopyService/ListCopies", .on_request = tw_list_copies_on_request,        \
+     .on_post = tw_list_copies_on_past},                                                             \
     {.path = "/tradewake.v1.CopyService/WatchCopies", .watches = true,                               \
      .on_request = tw_watch_copies_on_request, .on_post = tw_watch_copies_on_news,                   \
      .on_writable = tw_watch_copies_on_news, .on_timer = tw_watch_copies_on_timer,                   \

@@ -215,8 +215,22 @@ static bool is_over(struct tw_record *record)
            atomic_load_explicit(&record->changes_queued, memory_order_acquire) == 0;
 }
 
+/* What is not in memory is in the past: noted before it goes, so that who does not find it knows where else
+ * to ask, and how far the history must have come. */
+static void forgotten_note(struct tw_engine *engine, const struct tw_record *record)
+{
+    uint64_t last = atomic_load_explicit(&engine->journal.forgotten_change_id, memory_order_relaxed);
+    for (uint32_t i = 0; i < record->n_copies; i++)
+        if (record->copies[i].change_id > last) /* it is over: nobody changes it any more */
+            last = record->copies[i].change_id;
+    atomic_store_explicit(&engine->journal.forgotten_change_id, last, memory_order_release);
+    if (record->number > atomic_load_explicit(&engine->history.forgotten_number, memory_order_relaxed))
+        atomic_store_explicit(&engine->history.forgotten_number, record->number, memory_order_release);
+}
+
 void history_unlink(struct tw_engine *engine, struct tw_record *record)
 {
+    forgotten_note(engine, record);
     if (record->older != NULL)
         record->older->newer = record->newer;
     else
@@ -257,17 +271,14 @@ static void forget(struct tw_engine *engine, struct tw_record *record)
         HASH_DEL(master->records, record);
     forgotten_add(engine, record);
     pthread_mutex_unlock(&master->mutex);
-    uint64_t last = atomic_load_explicit(&engine->journal.forgotten_change_id, memory_order_relaxed);
     pthread_mutex_lock(&engine->journal.index_mutex);
     for (uint32_t i = 0; i < record->n_copies; i++) {
         struct tw_copy *copy = &record->copies[i];
         if (copy->is_indexed)
             HASH_DEL(engine->journal.index, copy);
         copy->is_indexed = false;
-        last = copy->change_id > last ? copy->change_id : last;
     }
     pthread_mutex_unlock(&engine->journal.index_mutex);
-    atomic_store_explicit(&engine->journal.forgotten_change_id, last, memory_order_release);
     tw_record_release(record); /* the history's */
 }
 
@@ -515,6 +526,7 @@ void changes_turn(struct tw_engine *engine)
         tw_crash_point_if(batch.n > 0, "changes.outcome_synced");
         batch_publish(engine, &batch);
     } while (copy != NULL);
+    history_news(engine);
     struct tw_record *oldest;
     while ((oldest = history_take_oldest(engine)) != NULL)
         forget(engine, oldest);

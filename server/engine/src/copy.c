@@ -48,18 +48,23 @@ static struct tw_slot *slot_of(const struct tw_copy *copy)
     return copy->subscription->slot;
 }
 
-void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
-                   char ret[TW_COPY_ID_BYTES])
+struct tw_copy_id_input copy_id_input(const struct tw_copy *copy)
 {
-    const struct tw_copy_id_input input = {
+    return (struct tw_copy_id_input){
         .master_id = copy->record->master->id,
         .event_id = copy->record->event_id,
         .follower_id = slot_of(copy)->id,
         .subject_id = copy->record->subject_id,
         .action = copy_action_word(copy->action),
-        .leg = leg,
-        .attempt = attempt,
     };
+}
+
+void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
+                   char ret[TW_COPY_ID_BYTES])
+{
+    struct tw_copy_id_input input = copy_id_input(copy);
+    input.leg = leg;
+    input.attempt = attempt;
     tw_copy_id(&input, ret);
 }
 

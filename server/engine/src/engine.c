@@ -86,6 +86,8 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     engine->started_wall_ns = tw_wall_ns();
     if (options->journal_dir != NULL)
         status = recover(engine, options, error);
+    if (status == TW_OK && engine->log != NULL && options->history_path != NULL)
+        status = history_start(engine, options, error);
     if (status == TW_OK)
         status = changes_start(engine, error);
     if (status == TW_OK)
@@ -127,6 +129,7 @@ void tw_engine_stop(struct tw_engine *engine)
     changes_stop(engine);
     if (engine->log != NULL && atomic_load(&engine->is_quiet))
         recover_seal(engine);
+    history_stop(engine);
     HASH_CLEAR(hh, engine->journal.index);
     struct tw_master *master, *next_master;
     HASH_ITER(hh, engine->masters, master, next_master)

@@ -425,7 +425,11 @@ struct tw_engine {
         pthread_mutex_t mutex;
         struct tw_record *newest, *oldest; /* numbers fall from newest to oldest */
         uint64_t n_copies, next_number;
+        /* The highest number that is not in memory any more. Written under mutex. */
+        atomic_uint_fast64_t forgotten_number;
     } history;
+    struct tw_history *past; /* the file of what is forgotten, too; NULL = none. Set at start */
+    struct taking *taking;   /* history.c: the history thread's */
 
     struct {
         pthread_t thread;
@@ -469,6 +473,20 @@ ProtobufCMessage *message_copy(const ProtobufCMessage *message, struct tw_arena 
 char *arena_print(struct tw_arena *arena, const char *format, ...) TW_PRINTF(2, 3);
 Google__Protobuf__Timestamp *arena_time(struct tw_arena *arena, int64_t wall_ns);
 char *arena_decimal(struct tw_arena *arena, tw_decimal value);
+char *arena_text(struct tw_arena *arena, const char *text);
+void *arena_alloc(void *arena, size_t size); /* for protobuf-c */
+void arena_free(void *arena, void *pointer);
+char *volume_text(struct tw_arena *arena, tw_decimal value); /* "" for what is not above 0 */
+const char *reason_word(tw_reason reason);                   /* "TOO_OLD" */
+/* For people: the arithmetic, what happened, what comes next. Of what state_get_copy_values() gives. */
+char *copy_words(const struct tw_copy *copy, struct tw_arena *arena);
+struct told {
+    const char *order_id, *position_id, *message; /* "" when the broker told nothing */
+};
+struct told told_of(const char *told);
+/* The client order ids sent so far, by order leg: at most the latest hundred of each. */
+void fill_order_ids(struct tw_copy_id_input input, const uint32_t sent[2], struct tw_arena *arena,
+                    Tradewake__V1__Copy *m);
 
 /* breaker.c. For slots whose calls block. */
 bool breaker_is_open(const struct tw_slot *slot);
@@ -574,6 +592,7 @@ void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);
 void record_wake(struct tw_record *record);
 /* The client order id of an attempt, and the copy's own; from what never changes: no lock. */
+struct tw_copy_id_input copy_id_input(const struct tw_copy *copy);
 void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
                    char ret[TW_COPY_ID_BYTES]);
 void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES]);
@@ -651,6 +670,11 @@ void snapshots_stop(struct tw_engine *engine);
 /* The history has taken up the log up to this sequence, over a power cut too: no segment with a later one
  * may be removed. UINT64_MAX: there is none that reads the log. Thread: any. */
 uint64_t history_taken(const struct tw_engine *engine);
+/* After recover(). A history that cannot be opened is no failure. */
+tw_status history_start(struct tw_engine *engine, const struct tw_engine_options *options, struct tw_error *error);
+void history_stop(struct tw_engine *engine);
+/* Thread: journal. The log is durable as far as it says by now. */
+void history_news(struct tw_engine *engine);
 
 /* changes.c */
 void index_add(struct tw_engine *engine, struct tw_copy *copy);

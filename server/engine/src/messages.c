@@ -25,7 +25,7 @@ char *arena_print(struct tw_arena *arena, const char *format, ...)
     return copy != NULL ? copy : empty_text;
 }
 
-static char *arena_text(struct tw_arena *arena, const char *text)
+char *arena_text(struct tw_arena *arena, const char *text)
 {
     if (text[0] == '\0')
         return empty_text;
@@ -50,12 +50,12 @@ Google__Protobuf__Timestamp *arena_time(struct tw_arena *arena, int64_t wall_ns)
     return time;
 }
 
-static void *arena_alloc(void *arena, size_t size)
+void *arena_alloc(void *arena, size_t size)
 {
     return tw_arena_take(arena, size);
 }
 
-static void arena_free(void *arena, void *pointer)
+void arena_free(void *arena, void *pointer)
 {
     (void)arena, (void)pointer;
 }
@@ -224,13 +224,18 @@ bool tw_copy_is_terminal(struct tw_copy *copy)
     return state != STATE(QUEUED) && state != STATE(SENT) && state != STATE(UNKNOWN);
 }
 
+uint64_t tw_copy_place(const struct tw_copy *copy)
+{
+    return copy->record->number * TW_HISTORY_PLACES + (uint64_t)(copy - copy->record->copies);
+}
+
 int64_t tw_copy_received_wall_ns(const struct tw_copy *copy)
 {
     return copy->record->received_wall_ns;
 }
 
 /* "" when nothing is there, also for volumes that were never decided. */
-static char *volume_text(struct tw_arena *arena, tw_decimal value)
+char *volume_text(struct tw_arena *arena, tw_decimal value)
 {
     return value > 0 ? arena_decimal(arena, value) : empty_text;
 }
@@ -285,7 +290,7 @@ static Tradewake__V1__StageTimes *stage_times(const struct tw_copy *copy, struct
     return times;
 }
 
-static const char *reason_word(tw_reason reason)
+const char *reason_word(tw_reason reason)
 {
     const ProtobufCEnumValue *value =
         protobuf_c_enum_descriptor_get_value(&tradewake__v1__reason__descriptor, (int)reason);
@@ -337,7 +342,7 @@ static char *arithmetic(const struct tw_copy *copy, struct tw_arena *arena)
 static char *state_words(const struct tw_copy *copy, struct tw_arena *arena);
 
 /* A sentence or two for people: the arithmetic, what happened, and what comes next. */
-static char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
+char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
 {
     const char *sizes = arithmetic(copy, arena);
     char *state = state_words(copy, arena);
@@ -374,33 +379,42 @@ static char *state_words(const struct tw_copy *copy, struct tw_arena *arena)
     }
 }
 
+struct told told_of(const char *told)
+{
+    if (told == NULL)
+        return (struct told){"", "", ""};
+    const char *position = told + strlen(told) + 1;
+    return (struct told){told, position, position + strlen(position) + 1};
+}
+
 static void fill_told(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
 {
-    if (copy->told == NULL)
-        return;
-    const char *order = copy->told, *position = order + strlen(order) + 1;
-    m->broker_order_id = arena_text(arena, order);
-    m->broker_position_id = arena_text(arena, position);
-    m->broker_message = arena_text(arena, position + strlen(position) + 1);
+    const struct told told = told_of(copy->told);
+    m->broker_order_id = arena_text(arena, told.order_id);
+    m->broker_position_id = arena_text(arena, told.position_id);
+    m->broker_message = arena_text(arena, told.message);
 }
 
 /* The newest; a close that is refused for hours has thousands. */
 enum { IDS_TOLD_MAX = 100 };
 
-static void fill_ids(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+void fill_order_ids(struct tw_copy_id_input input, const uint32_t sent[2], struct tw_arena *arena,
+                    Tradewake__V1__Copy *m)
 {
     uint32_t first[2], n = 0;
     for (uint32_t leg = 0; leg < 2; leg++) {
-        first[leg] = copy->leg_ids[leg] > IDS_TOLD_MAX ? copy->leg_ids[leg] - IDS_TOLD_MAX : 0;
-        n += copy->leg_ids[leg] - first[leg];
+        first[leg] = sent[leg] > IDS_TOLD_MAX ? sent[leg] - IDS_TOLD_MAX : 0;
+        n += sent[leg] - first[leg];
     }
     m->client_order_ids = tw_arena_zero(arena, (n + 1) * sizeof *m->client_order_ids);
     if (m->client_order_ids == NULL)
         return;
     for (uint32_t leg = 0; leg < 2; leg++)
-        for (uint32_t i = first[leg]; i < copy->leg_ids[leg]; i++) {
+        for (uint32_t i = first[leg]; i < sent[leg]; i++) {
             char id[TW_COPY_ID_BYTES];
-            copy_order_id(copy, leg, i, id);
+            input.leg = leg;
+            input.attempt = i;
+            tw_copy_id(&input, id);
             m->client_order_ids[m->n_client_order_ids++] = arena_text(arena, id);
         }
 }
@@ -438,7 +452,7 @@ static void fill_live(const struct tw_copy *copy, struct tw_arena *arena, Tradew
     m->times = stage_times(copy, arena);
     m->updated_at = arena_time(arena, copy->updated_wall_ns);
     fill_told(copy, arena, m);
-    fill_ids(copy, arena, m);
+    fill_order_ids(copy_id_input(copy), copy->leg_ids, arena, m);
     fill_remarks(copy, arena, m);
 }
 

@@ -311,9 +311,11 @@ struct tw_leg *recovery_leg(struct recovery *r, struct state_in *in, struct tw_l
     leg_tickets_clear(&ignored);
     uint64_t n_applied = state_get_u(in);
     for (uint64_t i = 0; i < n_applied && !in->failed; i++) {
-        struct tw_copy *copy;
+        struct tw_copy *copy = NULL;
         struct tw_record *record = numbered_find(&r->records, state_get_u(in));
         in->failed |= !recovery_copy(r, in, record, &copy);
+        if (copy != NULL)
+            copy->change_id = 0; /* a change that nobody has heard of, unless its own record comes */
     }
     return leg;
 }
@@ -376,10 +378,12 @@ static bool plan_read(struct recovery *r, struct state_in *in)
     return !in->failed;
 }
 
+/* Over, and told as such: what has no change_id yet gets one at the start. */
 static bool is_over(const struct tw_record *record)
 {
     for (uint32_t i = 0; i < record->n_copies; i++)
-        if (record->copies[i].subscription != NULL && !copy_is_over(&record->copies[i]))
+        if (record->copies[i].subscription != NULL &&
+            (!copy_is_over(&record->copies[i]) || record->copies[i].change_id == 0))
             return false;
     return true;
 }
@@ -506,7 +510,9 @@ static bool read_outcome(struct recovery *r, struct state_in *in, uint64_t seque
         if (!copy_read(r, in, record, NULL))
             return false;
         if (record != NULL)
-            record->copies[index].change_id = sequence * 65536 + i;
+            record->copies[index].change_id = sequence * BATCH_PLACES + i;
+        else
+            atomic_store(&r->engine->journal.forgotten_change_id, sequence * BATCH_PLACES + i);
         r->outcomes++;
     }
     atomic_store(&r->engine->journal.last_change_id, sequence * 65536 + BATCH_PLACES - 1);
@@ -699,6 +705,18 @@ static bool records_count(struct recovery *r, uint32_t *ret_open)
     return true;
 }
 
+/* What the log, or a snapshot, does not bring back has been forgotten. */
+static void past_find(struct tw_engine *engine)
+{
+    uint64_t expected = engine->history.next_number - 1;
+    const struct tw_record *record = engine->history.newest;
+    for (; record != NULL && record->number == expected; record = record->older)
+        expected--;
+    atomic_store(&engine->history.forgotten_number, expected);
+    if (expected > 0 && atomic_load(&engine->journal.forgotten_change_id) == 0)
+        atomic_store(&engine->journal.forgotten_change_id, atomic_load(&engine->journal.last_change_id));
+}
+
 /* ---- What was on its way ---- */
 
 /* Keys are not written: they name what lives in memory, and the account's kind is known only now. What
@@ -708,6 +726,21 @@ static void legs_key(struct recovery *r)
     struct tw_leg *leg;
     for (uint64_t i = 0; (leg = numbered_next(&r->legs, &i)) != NULL;)
         leg->key = leg_key(leg);
+}
+
+/* Planned, and perhaps over, before the crash, but not written as such: whoever follows the changes hears of it
+ * now. */
+static void copies_tell(struct tw_engine *engine)
+{
+    for (struct tw_record *record = engine->history.oldest; record != NULL; record = record->newer)
+        for (uint32_t i = 0; i < record->n_copies; i++) {
+            struct tw_copy *copy = &record->copies[i];
+            pthread_mutex_lock(&copy->subscription->slot->mutex);
+            bool is_untold = copy->change_id == 0 && change_mark(copy);
+            pthread_mutex_unlock(&copy->subscription->slot->mutex);
+            if (is_untold)
+                change_push(copy);
+        }
 }
 
 /* The call, if one was made, died with its process; the broker may still be at it until the time-out. */
@@ -937,11 +970,13 @@ tw_status recover(struct tw_engine *engine, const struct tw_engine_options *want
     (void)tw_journal_sync(engine->log); /* what is sent from here on was not sent by the run before */
     tw_crash_point("recover.booted");
     atomic_store(&engine->journal.last_change_id, tw_journal_appended(engine->log) * 65536);
+    past_find(engine);
     atomic_store(&engine->is_recovering, true); /* from here on sessions tell things, on threads of theirs */
     slots_start(engine);
     retired_start(engine);
     legs_key(&r);
     copies_resume(engine, !r.is_sealed);
+    copies_tell(engine);
     plans_complete(&r);
     closes_complete(&r);
     atomic_store(&engine->is_recovering, false);

@@ -175,22 +175,27 @@ struct copy_names state_get_copy_names(struct state_in *in)
     return names;
 }
 
+struct copy_texts state_get_copy_values(struct state_in *in, struct tw_copy *thing)
+{
+    struct copy_texts texts = {.told = NULL};
+    COPY_FIELDS(GET_U, GET_I)
+    state_get_text(in, texts.symbol, sizeof texts.symbol);
+    texts.told = (const char *)state_get_bytes(in, &texts.told_size);
+    if (thing->n_remarks > TW_REMARKS_MAX || (texts.told_size > 0 && texts.told[texts.told_size - 1] != '\0'))
+        in->failed = true;
+    return texts;
+}
+
 void state_get_copy(struct state_in *in, struct tw_copy *thing)
 {
-    COPY_FIELDS(GET_U, GET_I)
-    char symbol[TW_SYMBOL_BYTES];
-    state_get_text(in, symbol, sizeof symbol);
+    const struct copy_texts texts = state_get_copy_values(in, thing);
     struct tw_market *market = &thing->subscription->slot->market;
-    thing->listing = symbol[0] != '\0' ? tw_market_find_or_add(market, symbol) : NULL;
+    thing->listing = texts.symbol[0] != '\0' ? tw_market_find_or_add(market, texts.symbol) : NULL;
     thing->symbol = thing->listing != NULL ? thing->listing->instrument.symbol : thing->record->symbol;
-    size_t size;
-    const uint8_t *told = state_get_bytes(in, &size);
     free(thing->told);
-    thing->told = size > 0 ? malloc(size) : NULL;
+    thing->told = texts.told_size > 0 ? malloc(texts.told_size) : NULL;
     if (thing->told != NULL)
-        memcpy(thing->told, told, size);
-    if (thing->n_remarks > TW_REMARKS_MAX || (size > 0 && told[size - 1] != '\0'))
-        in->failed = true;
+        memcpy(thing->told, texts.told, texts.told_size);
 }
 
 /* ---- Legs ---- */

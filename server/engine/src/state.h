@@ -77,7 +77,16 @@ struct leg_names {
     char symbol[TW_SYMBOL_BYTES];
 };
 
+/* A copy's texts; told points into the record, told_size 0 = none. */
+struct copy_texts {
+    char symbol[TW_SYMBOL_BYTES];
+    const char *told;
+    size_t told_size;
+};
+
 struct copy_names state_get_copy_names(struct state_in *in);
+/* Everything but its texts, without looking at its follower. */
+struct copy_texts state_get_copy_values(struct state_in *in, struct tw_copy *copy);
 void state_get_copy(struct state_in *in, struct tw_copy *copy);
 struct leg_names state_get_leg_names(struct state_in *in);
 void state_get_leg(struct state_in *in, struct tw_leg *leg); /* without those copies */

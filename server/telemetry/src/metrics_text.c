@@ -167,6 +167,19 @@ static void sampler_lines(struct text *text, const struct metrics_reading *readi
     lines(text, rows, sizeof rows / sizeof rows[0]);
 }
 
+static void history_lines(struct text *text, const struct metrics_reading *reading)
+{
+    const struct line rows[] = {
+        {"history_behind_records", "", "gauge",
+         "Records of the log that the history has not taken up yet; they come late, and are not lost.",
+         reading->history_behind},
+        {"history_failing", "", "gauge", "1 while the history cannot be written; orders go on.",
+         reading->is_history_failing ? 1u : 0u},
+    };
+    if (reading->has_history)
+        lines(text, rows, sizeof rows / sizeof rows[0]);
+}
+
 /* The names that every Prometheus client library gives a process; without our prefix. */
 static void process_lines(struct text *text, const struct metrics_reading *reading)
 {
@@ -222,6 +235,7 @@ void metrics_text(struct text *text, const struct metrics_reading *reading)
     copies(text);
     executor_lines(text, &reading->executor);
     sampler_lines(text, reading);
+    history_lines(text, reading);
     info_line(text, "build_info", "version", reading->version, "The version that runs; always 1.");
     info_line(text, "instance_info", "instance_id", reading->instance_id,
               "Changes with every start; always 1.");

@@ -13,6 +13,8 @@ struct metrics_reading {
     int64_t start_wall_ns;
     bool is_ready;
     uint32_t followers_total, followers_connected;
+    bool has_history, is_history_failing;
+    uint64_t history_behind;
     struct tw_telemetry_executor executor;
     struct tw_sampler_totals sampler;
     struct process_reading process;

@@ -71,6 +71,7 @@ struct tw_settings {
     int64_t events_kept_ns;
     uint32_t snapshot_segments;  /* 0 = never */
     int64_t retention_segment_bytes, retention_log_bytes;
+    int64_t history_keep_ns;
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;

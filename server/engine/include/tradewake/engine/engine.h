@@ -19,6 +19,7 @@
 #include <tradewake/core/event.h>
 #include <tradewake/executor/executor.h>
 #include <tradewake/executor/reactor.h>
+#include <tradewake/journal/history.h>
 #include <tradewake/wire/refusal.h>
 
 #include <tradewake/v1/copies.pb-c.h>
@@ -70,6 +71,8 @@ struct tw_engine_options {
     uint64_t log_bytes;      /* so much of the log is kept that a start does not need any more */
     tw_engine_snapshot_fn *snapshot; /* NULL = on the thread that wants it, with its memory */
     void *snapshot_context;
+    const char *history_path; /* the SQLite file of every copy there was; NULL = none */
+    int64_t history_keep_ns;
 
     /* For tests; zero = the real ones. */
     const struct tw_journal_disk *journal_disk;
@@ -205,6 +208,58 @@ uint64_t tw_copy_own_time_ns(struct tw_copy *copy);
 uint64_t tw_copy_change_id(struct tw_copy *copy);
 bool tw_copy_is_terminal(struct tw_copy *copy);
 int64_t tw_copy_received_wall_ns(const struct tw_copy *copy);
+uint64_t tw_copy_place(const struct tw_copy *copy); /* as the history has it: falls from newest to oldest */
+
+/* ---- The past: what is not in memory any more is asked of the history ---- */
+
+/* Events up to this number may be in the past alone; 0 = none is, or there is no history to ask. Look after
+ * memory has been looked at, not before. Thread: any. */
+uint64_t tw_engine_past_number(const struct tw_engine *engine);
+
+enum tw_past_kind { TW_PAST_COPY, TW_PAST_LIST, TW_PAST_CHANGES, TW_PAST_EVENT };
+
+/* One question. What memory knows is left out of lists: memory's word is newer. */
+struct tw_past {
+    /* Set by the asker; what it points to stays until done() is called. */
+    enum tw_past_kind kind;
+    struct tw_arena *arena; /* for the answer */
+    const char *copy_id;                    /* COPY */
+    const char *master_id, *event_id;       /* EVENT */
+    const struct tw_copy_filter *filter;    /* LIST, CHANGES */
+    size_t n_max;                           /* LIST, CHANGES */
+    bool is_slowest_first;                  /* LIST */
+    uint64_t place, called_ns;              /* LIST: what follows these; UINT64_MAX: from the start */
+    uint64_t place_min;                     /* LIST, newest first: nothing below */
+    uint64_t after, until;                  /* CHANGES: change ids above, up to */
+    /* Thread: history, or the asker's. Does not block. */
+    void (*done)(struct tw_past *past);
+    void *context;
+
+    /* The answer. */
+    bool is_behind; /* the history has not come so far yet, or cannot be read: HISTORY_BEHIND */
+    Tradewake__V1__Copy **copies; /* COPY, LIST, CHANGES */
+    uint64_t *places;
+    size_t n;
+    bool is_unfinished; /* LIST: there may be more behind place (and called_ns), which have moved */
+    uint64_t last;      /* CHANGES: looked at up to this change id */
+    Tradewake__V1__TradeEvent *event; /* EVENT; NULL = there is none */
+    int64_t event_received_wall_ns;
+    struct tw_history_count *counts;
+    size_t n_counts;
+
+    /* The engine's. */
+    struct tw_engine *engine;
+    struct tw_history_question question;
+};
+
+/* done() is called exactly once, at the latest after a second. Thread: any.  Blocks: no. */
+void tw_engine_past_ask(struct tw_engine *engine, struct tw_past *past);
+
+/* Changes up to this one may be neither in memory nor in the past. */
+uint64_t tw_engine_lost_change_id(const struct tw_engine *engine);
+
+/* How the history is doing; false: there is none. Thread: any. */
+bool tw_engine_history_status(const struct tw_engine *engine, struct tw_history_status *ret);
 
 /* ---- Changes ---- */
 

@@ -46,6 +46,10 @@ struct tw_telemetry_callbacks {
     /* Followers there are, and those whose broker answers. */
     void (*followers)(void *context, uint32_t *ret_total, uint32_t *ret_connected);
 
+    /* How many records of the log the history has not taken up yet, and whether it cannot be written. False:
+     * there is no history. NULL = there never is. */
+    bool (*history)(void *context, uint64_t *ret_behind, bool *ret_is_failing);
+
     /* /readyz: 200 when all pass, else 503. /livez likewise; no checks = alive. Both arrays end
      * with .name == NULL; NULL = none. */
     const struct tw_health_check *ready, *live;
