@@ -316,6 +316,7 @@ static bool is_terminal_state(uint8_t state)
 static void put_outcome(struct state_out *out, struct tw_copy *copy)
 {
     state_put_u(out, copy->record->number);
+    state_stamp(copy, copy->leg);
     state_put_copy(out, copy);
     state_put_u(out, copy->leg != NULL);
     if (copy->leg != NULL)
@@ -431,6 +432,7 @@ static bool legs_write(struct tw_engine *engine, struct tw_slot *slot, struct st
         struct tw_leg *leg = slot->dirty_legs;
         slot->dirty_legs = leg->next_dirty;
         leg->is_dirty = false;
+        state_stamp(NULL, leg);
         state_put_leg(out, leg);
         done[n++] = leg->position;
     }

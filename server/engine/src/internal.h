@@ -141,6 +141,7 @@ struct older_ticket {
 /* One follower's share of one master position. Guarded by the slot's mutex. */
 struct tw_leg {
     uint64_t number; /* rises over all legs */
+    uint32_t stamp;  /* rises with every writing down: records of several threads may stand in another order */
     struct tw_slot *slot;
     struct tw_position *position;
     struct tw_listing *listing;
@@ -273,6 +274,7 @@ struct tw_copy {
     int64_t expires_wall_ns, call_deadline_mono_ns, updated_wall_ns;
     int64_t wake_mono_ns; /* while it parks: by the clock at the latest; 0 = by other news */
     uint64_t change_id;
+    uint32_t stamp; /* as a leg's */
     char *told; /* order id, position id, message of the broker, each ended by a NUL; or NULL */
     int32_t broker_code;
     uint32_t planned_ns, journaled_ns;

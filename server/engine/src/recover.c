@@ -307,8 +307,11 @@ struct tw_leg *recovery_leg(struct recovery *r, struct state_in *in, struct tw_l
         leg->slot = slot;
         slot_hold(slot);
     }
-    state_get_leg(in, leg != NULL ? leg : &ignored); /* of what has been forgotten: only read past */
+    bool is_newer = leg != NULL && names.stamp > leg->stamp;
+    state_get_leg(in, is_newer ? leg : &ignored); /* of what has been forgotten, too: only read past */
     leg_tickets_clear(&ignored);
+    if (is_newer)
+        leg->stamp = names.stamp;
     uint64_t n_applied = state_get_u(in);
     for (uint64_t i = 0; i < n_applied && !in->failed; i++) {
         struct tw_copy *copy = NULL;
@@ -330,8 +333,8 @@ static bool read_legs(struct recovery *r, struct state_in *in)
 
 /* ---- Events and copies ---- */
 
-/* One copy, without its leg. record NULL: of what has been forgotten; only read past. *ret_copy: NULL
- * then. */
+/* One copy, without its leg. record NULL: of what has been forgotten; only read past, as what is not newer than
+ * what is known. *ret_copy: NULL then. */
 bool recovery_copy(struct recovery *r, struct state_in *in, struct tw_record *record,
                    struct tw_copy **ret_copy)
 {
@@ -346,11 +349,16 @@ bool recovery_copy(struct recovery *r, struct state_in *in, struct tw_record *re
     struct tw_copy *copy = record != NULL ? &record->copies[names.index] : &scratch;
     if (record != NULL && copy->subscription == NULL)
         copy_init(copy, record, subscription);
-    state_get_copy(in, copy);
+    bool is_newer = record != NULL && names.stamp > copy->stamp;
+    state_get_copy(in, is_newer ? copy : &scratch);
     free(scratch.told);
-    if (record != NULL) /* one that has ended has none: the leg may go before it */
+    *ret_copy = NULL;
+    if (is_newer) {
+        copy->stamp = names.stamp;
+        /* One that has ended has none: the leg may go before it. */
         copy->leg = !copy_is_over(copy) ? numbered_find(&r->legs, names.leg_number) : NULL;
-    *ret_copy = record != NULL ? copy : NULL;
+        *ret_copy = copy;
+    }
     return !in->failed;
 }
 
@@ -403,8 +411,6 @@ static void forget_oldest(struct recovery *r)
             const struct tw_copy *copy = &oldest->copies[i];
             oldest->skipped += copy->subscription != NULL && copy->is_skipped;
             oldest->accepted += copy->subscription != NULL && !copy->is_skipped;
-            if (copy->change_id > atomic_load(&engine->journal.forgotten_change_id))
-                atomic_store(&engine->journal.forgotten_change_id, copy->change_id);
         }
         if (oldest->hh.tbl != NULL) /* a twin of one that is remembered is in no table */
             HASH_DEL(oldest->master->records, oldest);
@@ -506,12 +512,12 @@ static bool read_outcome(struct recovery *r, struct state_in *in, uint64_t seque
     for (uint64_t i = 0; i < n; i++) {
         struct tw_record *record = numbered_find(&r->records, state_get_u(in));
         struct state_in ahead = *in;
-        uint64_t index = state_get_u(&ahead);
+        const struct copy_names names = state_get_copy_names(&ahead);
         if (!copy_read(r, in, record, NULL))
             return false;
-        if (record != NULL)
-            record->copies[index].change_id = sequence * BATCH_PLACES + i;
-        else
+        if (record != NULL && record->copies[names.index].stamp == names.stamp)
+            record->copies[names.index].change_id = sequence * BATCH_PLACES + i;
+        else if (record == NULL)
             atomic_store(&r->engine->journal.forgotten_change_id, sequence * BATCH_PLACES + i);
         r->outcomes++;
     }

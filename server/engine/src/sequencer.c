@@ -688,6 +688,7 @@ static void put_plan(struct state_out *out, struct tw_record *record, uint32_t f
         struct tw_copy *copy = &record->copies[i];
         struct tw_slot *slot = copy->subscription->slot;
         pthread_mutex_lock(&slot->mutex);
+        state_stamp(copy, copy->leg);
         state_put_copy(out, copy);
         state_put_u(out, copy->leg != NULL);
         if (copy->leg != NULL)

@@ -190,7 +190,7 @@ static bool read_event(struct recovery *r, struct state_in *in)
     uint64_t n = record != NULL ? state_get_u(in) : 0;
     for (uint64_t i = 0; i < n && !in->failed; i++) {
         struct tw_copy *copy;
-        if (!recovery_copy(r, in, record, &copy))
+        if (!recovery_copy(r, in, record, &copy) || copy == NULL)
             return false;
         copy->change_id = state_get_u(in);
     }

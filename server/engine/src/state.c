@@ -154,12 +154,24 @@ static size_t told_size(const char *told)
     return size;
 }
 
+void state_stamp(struct tw_copy *copy, struct tw_leg *leg)
+{
+    if (copy != NULL)
+        copy->stamp++;
+    if (leg == NULL)
+        return;
+    leg->stamp++;
+    for (struct tw_copy *applied = leg->applied; applied != NULL; applied = applied->next_applied)
+        applied->stamp++;
+}
+
 void state_put_copy(struct state_out *out, const struct tw_copy *thing)
 {
     state_put_u(out, (uint64_t)(thing - thing->record->copies));
     state_put_u(out, thing->subscription->slot->number);
     state_put_u(out, thing->subscription->number);
     state_put_u(out, thing->leg != NULL ? thing->leg->number : 0);
+    state_put_u(out, thing->stamp);
     COPY_FIELDS(PUT_U, PUT_I)
     state_put_text(out, thing->listing != NULL ? thing->listing->told.symbol : "");
     state_put_bytes(out, thing->told, thing->told != NULL ? told_size(thing->told) : 0);
@@ -172,6 +184,7 @@ struct copy_names state_get_copy_names(struct state_in *in)
     names.slot_number = (uint32_t)state_get_u(in);
     names.subscription_number = (uint32_t)state_get_u(in);
     names.leg_number = state_get_u(in);
+    names.stamp = (uint32_t)state_get_u(in);
     return names;
 }
 
@@ -205,6 +218,7 @@ void state_put_leg(struct state_out *out, const struct tw_leg *thing)
     state_put_u(out, thing->number);
     state_put_u(out, thing->position->number);
     state_put_u(out, thing->slot->number);
+    state_put_u(out, thing->stamp);
     state_put_text(out, thing->listing->told.symbol);
     LEG_FIELDS(PUT_U, PUT_I)
     state_put_text(out, thing->ticket);
@@ -234,6 +248,7 @@ struct leg_names state_get_leg_names(struct state_in *in)
     names.number = state_get_u(in);
     names.position_number = state_get_u(in);
     names.slot_number = (uint32_t)state_get_u(in);
+    names.stamp = (uint32_t)state_get_u(in);
     state_get_text(in, names.symbol, sizeof names.symbol);
     return names;
 }

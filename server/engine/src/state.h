@@ -41,6 +41,11 @@ void state_put_text(struct state_out *out, const char *text);
 void state_put_bytes(struct state_out *out, const void *bytes, size_t size);
 void state_put_raw(struct state_out *out, const void *bytes, size_t size); /* without its length */
 
+/* What is written down is put together under the slot's mutex and appended after it: of two records that say
+ * something of a thing, the later need not be the newer. So each writing has a stamp, and a reader leaves out what
+ * is not newer than what it has. Before every state_put_copy() or state_put_leg() of a thing that lives, under the
+ * slot's mutex. */
+void state_stamp(struct tw_copy *copy, struct tw_leg *leg /* NULL = none */);
 void state_put_copy(struct state_out *out, const struct tw_copy *copy);
 /* With the copies that changed it and are not written yet: their number, then each as record number and
  * copy. Under the slot's mutex. */
@@ -70,10 +75,11 @@ struct copy_names {
     uint32_t index;
     uint32_t slot_number, subscription_number;
     uint64_t leg_number; /* 0 = none */
+    uint32_t stamp;
 };
 struct leg_names {
     uint64_t number, position_number;
-    uint32_t slot_number;
+    uint32_t slot_number, stamp;
     char symbol[TW_SYMBOL_BYTES];
 };
 
