@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -468,8 +469,15 @@ static bool schedule_next(void)
     return true;
 }
 
+/* No process outlives the one that started it. */
+static void end_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 _Noreturn static void child(void)
 {
+    end_with_parent();
     for (;;) {
         if (!world->is_running)
             schedule_begin();
@@ -587,8 +595,10 @@ static bool jobs_run(const struct options *options, struct totals *totals)
     for (uint32_t i = 0; i < options->jobs; i++) {
         fflush(stdout);
         pids[i] = fork();
-        if (pids[i] == 0)
+        if (pids[i] == 0) {
+            end_with_parent();
             exit(job(options, i, &totals[i]));
+        }
         is_well &= pids[i] > 0;
     }
     for (uint32_t left = options->jobs; left > 0; left--) {
