@@ -96,6 +96,8 @@ static void run_events(struct house *house, uint64_t from, uint64_t until)
             tw_record_release(submitted.record);
         if (i % 64 == 0)
             rest_while_full(house);
+        while (i % 4096 == 0 && !tw_engine_catch_up(house->engine)) /* what is not written stays in memory */
+            continue;
     }
     house_settle(house, 0);
 }

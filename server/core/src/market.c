@@ -76,9 +76,17 @@ static void take_if_set(tw_decimal *field, tw_decimal correction)
         *field = correction;
 }
 
+/* All but the symbol, which never changes and is read without the lock by whoever keeps a pointer to it. */
+static void take_figures(struct tw_instrument *to, const struct tw_instrument *from)
+{
+    enum { FIGURES = offsetof(struct tw_instrument, volume_min) };
+    static_assert(offsetof(struct tw_instrument, symbol) == 0, "the symbol comes before everything else");
+    memcpy((char *)to + FIGURES, (const char *)from + FIGURES, sizeof *to - FIGURES);
+}
+
 static void correct(struct tw_listing *listing, const struct tw_follower_rules *rules)
 {
-    listing->instrument = listing->told;
+    take_figures(&listing->instrument, &listing->told);
     for (uint32_t i = 0; i < rules->n_instruments; i++) {
         const struct tw_instrument_override *by_hand = &rules->instruments[i];
         if (strcmp(by_hand->symbol, listing->told.symbol) != 0)
@@ -155,7 +163,7 @@ bool tw_market_tell(struct tw_market *market, const struct tw_instrument *instru
         struct tw_listing *listing = tw_market_find_or_add(market, instruments[i].symbol);
         if (listing == NULL)
             return false;
-        listing->told = instruments[i];
+        take_figures(&listing->told, &instruments[i]);
         correct(listing, rules);
     }
     return true;
