@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -25,15 +24,14 @@ extern char **environ;
 
 /* ---- The commands ---- */
 
-/* Whatever else wants the processor or the disk comes first. Whoever asked may be gone at any time. */
+/* Whatever else wants the processor or the disk comes first; but not for ever (SCHED_IDLE, the idle class of
+ * disks): on a machine that is never idle the log would grow and grow. Whoever asked may be gone at any time. */
 static void step_back(void)
 {
-    static const struct sched_param none = {0};
-    enum { WHO_PROCESS = 1, CLASS_IDLE = 3 << 13 }; /* of ioprio_set(2) */
+    enum { WHO_PROCESS = 1, LOWEST = 2 << 13 | 7 }; /* of ioprio_set(2): best effort, the last of it */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setpriority(PRIO_PROCESS, 0, 19);
-    sched_setscheduler(0, SCHED_IDLE, &none);
-    syscall(SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE);
+    setpriority(PRIO_PROCESS, 0, 15);
+    syscall(SYS_ioprio_set, WHO_PROCESS, 0, LOWEST);
 }
 
 static int make_snapshot(const struct tw_cli_journal *wanted)

@@ -13,6 +13,7 @@
 #include <tradewake/journal/snapshot.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_THREAD__
+#define START_NS_MAX (100 * TW_NS_PER_S) /* its own memory comes on top of everything that is mapped */
+#else
 #define START_NS_MAX (10 * TW_NS_PER_S)
+#endif
 enum { EVERY = 4, QUEUED_MAX = 4000, EASY = 200 };
 
 struct disk_use {
@@ -29,10 +34,17 @@ struct disk_use {
     unsigned segments, snapshots;
 };
 
+/* In two steps: ThreadSanitizer sees the closing of a directory, but only this way its opening. */
+static DIR *directory_open(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 ? fdopendir(fd) : NULL;
+}
+
 static struct disk_use disk_use(const char *dir)
 {
     struct disk_use use = {0};
-    DIR *list = opendir(dir);
+    DIR *list = directory_open(dir);
     struct dirent *entry;
     while (list != NULL && (entry = readdir(list)) != NULL) {
         char path[4096];
@@ -53,7 +65,7 @@ static struct disk_use disk_use(const char *dir)
 
 static void remove_dir(const char *dir)
 {
-    DIR *list = opendir(dir);
+    DIR *list = directory_open(dir);
     struct dirent *entry;
     while (list != NULL && (entry = readdir(list)) != NULL) {
         char path[4096];
@@ -159,7 +171,7 @@ int main(int argc, char **argv)
     if (!is_bounded)
         fprintf(stderr, "the log is %" PRIu64 " bytes, expected at most %" PRIu64 "\n", use.log_bytes, bound);
     if (start_ns > START_NS_MAX)
-        fprintf(stderr, "the start took more than 10 s\n");
+        fprintf(stderr, "the start took too long\n");
     bool is_good = is_bounded && start_ns <= START_NS_MAX;
     if (is_good && dir == made)
         remove_dir(dir);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define READ_STEP_BYTES    (1024u * 1024u)
 #define IMAGE_BYTES_FIRST  (64u * 1024u)
@@ -78,6 +79,20 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* In two steps, because ThreadSanitizer sees the closing of a directory but only this way its opening. */
+DIR *directory_open(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *opened = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (opened == NULL && fd >= 0) {
+        int failed = errno;
+        (void)close(fd);
+        errno = failed;
+    }
+    return opened;
+}
+
 tw_status segment_list_read(const char *dir, struct segment_list *ret_list, struct tw_error *error)
 {
     return numbered_list_read(dir, ".log", ret_list, error);
@@ -88,7 +103,7 @@ tw_status numbered_list_read(const char *dir, const char *suffix, struct segment
 {
     struct segment_list list = {0};
     uint32_t capacity = 0;
-    DIR *open_dir = opendir(dir);
+    DIR *open_dir = directory_open(dir);
     if (open_dir == NULL)
         return segment_io_error(error, -errno, "cannot list", dir);
 

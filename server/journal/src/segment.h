@@ -8,6 +8,8 @@
 #include <tradewake/base/status.h>
 #include <tradewake/journal/journal.h>
 
+#include <dirent.h>
+
 #define SEGMENT_PATH_BYTES 4096u
 #define SEGMENT_BYTES_MAX  (1024u * 1024u * 1024u)
 
@@ -22,6 +24,8 @@ tw_status segment_list_read(const char *dir, struct segment_list *ret_list, stru
 /* The same for any files that are called 00000012SUFFIX. */
 tw_status numbered_list_read(const char *dir, const char *suffix, struct segment_list *ret_list,
                              struct tw_error *error);
+/* As opendir(). */
+DIR *directory_open(const char *dir);
 void segment_list_clear(struct segment_list *list);
 
 /* The first number that is missing in the row; 0 when none is. */

@@ -34,7 +34,7 @@ tw_status snapshot_list_read(const char *dir, struct segment_list *ret_list, str
 void snapshot_leftovers_remove(const char *dir, const struct tw_journal_disk *disk)
 {
     static const char mark[] = ".snapshot.";
-    DIR *open_dir = opendir(dir);
+    DIR *open_dir = directory_open(dir);
     struct dirent *entry;
     char path[SEGMENT_PATH_BYTES];
 
