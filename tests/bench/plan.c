@@ -166,8 +166,8 @@ static double round_ns(const struct tw_follower_view *views, uint32_t n,
     for (uint32_t pass = 0; pass < passes; pass++)
         for (uint32_t i = 0; i < n; i++) {
             struct tw_plan plan;
-            for (uint32_t step = 0; step < 3; step++)
-                tw_plan_prefetch(event, &views[(i + (3 - step) * TW_PLAN_AHEAD) % n], (int)step);
+            for (uint32_t step = 0; step < TW_PLAN_STEPS; step++)
+                tw_plan_prefetch(event, &views[(i + (TW_PLAN_STEPS - step) * TW_PLAN_AHEAD) % n], (int)step);
             tw_plan_open(event, &views[i], now_ns, &plan);
             sent += plan.state == TRADEWAKE__V1__COPY_STATE__COPY_STATE_QUEUED;
         }

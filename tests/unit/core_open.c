@@ -668,7 +668,7 @@ Test(core_open, the_arithmetic_can_be_followed)
         {"multiplier", "0.75", "0.375", "0.75 x 0.5"},
         {"balance", "0.375", "0.75", "0.375 x 6000 USD / (2500 EUR x 1.2 by EURUSD)"},
         {"rounding", "0.75", "0.75", "0.75 is a multiple of the step 0.01"},
-        {"max_volume", "0.75", "0.6", "clamped to the largest order allowed"},
+        {"max_volume", "0.75", "0.6", "clamped to 0.6, the largest order of the rules"},
         {"order", "", "0.6", "BUY 0.6 EURUSD.x is sent"},
     };
     cr_assert_eq(f.trace.n_steps, COUNT(told), "%u steps", f.trace.n_steps);

@@ -65,6 +65,17 @@ struct tw_listing *tw_market_find(const struct tw_market *market, const char *sy
     return slot_of(market, hash_of(symbol, length), symbol, length)->listing;
 }
 
+void tw_market_prefetch(const struct tw_market *market, const char *symbol, const char *suffix)
+{
+    char name[2 * TW_SYMBOL_BYTES];
+    size_t length = strlen(symbol), more = strlen(suffix);
+    if (market->n_slots == 0 || length + more >= sizeof name)
+        return;
+    memcpy(name, symbol, length);
+    memcpy(name + length, suffix, more + 1);
+    __builtin_prefetch(&market->slots[hash_of(name, length + more) & (market->n_slots - 1)]);
+}
+
 bool tw_market_is_empty(const struct tw_market *market)
 {
     return market->n_listings == 0;

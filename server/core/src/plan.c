@@ -514,7 +514,7 @@ static inline void fetch(const void *from, size_t bytes)
 
 void tw_plan_prefetch(const struct tw_event *event, const struct tw_follower_view *view, int step)
 {
-    enum { LISTS_BYTES = 4 * CACHE_LINE, SLOTS_BYTES = 8 * CACHE_LINE };
+    enum { LISTS_BYTES = 4 * CACHE_LINE };
     if (step == 0) {
         fetch(view->rules, sizeof *view->rules);
         fetch(view->follower, sizeof *view->follower);
@@ -525,10 +525,14 @@ void tw_plan_prefetch(const struct tw_event *event, const struct tw_follower_vie
     if (step == 1) {
         fetch(view->rules->memory, LISTS_BYTES);
         fetch(view->follower->memory, 1);
-        fetch(view->market->slots, SLOTS_BYTES);
         return;
     }
     const struct mapped mapped = map_name(view, event->symbol);
+    bool is_mapped = mapped.by_rules || mapped.by_follower;
+    if (step == 2) {
+        tw_market_prefetch(view->market, mapped.name, is_mapped ? "" : view->follower->symbol_suffix);
+        return;
+    }
     const struct tw_listing *listing = find_listing(view, &mapped);
     if (listing != NULL)
         fetch(listing, offsetof(struct tw_listing, told));

@@ -393,8 +393,10 @@ static bool meets_maximum(struct opening *o)
                     "the largest order allowed, %s, is below the smallest, %s", TEXT(o->maximum),
                     TEXT(o->minimum));
     opening_remark(o, REASON(CLAMPED_MAX));
-    note(o, "max_volume", TEXT(before), TEXT(o->plan->volume),
-         "clamped to the largest order allowed");
+    const tw_decimal broker_max = o->plan->listing->instrument.volume_max, rules_max = o->view->rules->max_volume;
+    bool is_by_rules = rules_max != TW_DECIMAL_UNSET && (broker_max <= 0 || rules_max < broker_max);
+    note(o, "max_volume", TEXT(before), TEXT(o->plan->volume), "clamped to %s, the largest order of the %s",
+         TEXT(o->maximum), is_by_rules ? "rules" : "broker");
     return true;
 }
 

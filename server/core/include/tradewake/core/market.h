@@ -38,6 +38,9 @@ void tw_market_clear(struct tw_market *market);
 struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol);
 bool tw_market_is_empty(const struct tw_market *market);
 
+/* Brings nearer what tw_market_find() of this name, followed by a suffix, looks at first. */
+void tw_market_prefetch(const struct tw_market *market, const char *symbol, const char *suffix);
+
 /* As tw_market_find(); a symbol that is not known yet gets a listing that nobody has told of.
  * NULL: no memory. */
 struct tw_listing *tw_market_find_or_add(struct tw_market *market, const char *symbol);

@@ -68,11 +68,11 @@ struct tw_plan {
 void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *view,
                   int64_t now_wall_ns, struct tw_plan *ret);
 
-/* Brings nearer what planning an opening for a follower will read, so that it is there when its turn comes: in three
- * steps, because each reads where the next one looks. For follower i of a row call step 0 for i + 3 x TW_PLAN_AHEAD, step 1
- * for i + 2 x TW_PLAN_AHEAD and step 2 for i + TW_PLAN_AHEAD. Changes nothing. Step 0 needs no lock; what the others find
+/* Brings nearer what planning an opening for a follower will read, so that it is there when its turn comes: in four
+ * steps, because each reads where the next one looks. For follower i of a row call step 0 for i + 4 x TW_PLAN_AHEAD, step 1
+ * for i + 3 x TW_PLAN_AHEAD, and so on. Changes nothing. Step 0 needs no lock; what the others find
  * may be out of date, so they do under the slot's lock like everything else. */
-enum { TW_PLAN_AHEAD = 4 };
+enum { TW_PLAN_AHEAD = 6, TW_PLAN_STEPS = 4 };
 void tw_plan_prefetch(const struct tw_event *event, const struct tw_follower_view *view, int step);
 
 /* What a reduction or a close of a copy comes to, given what it is now. */
