@@ -1534,14 +1534,15 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
 static void refused_wait(struct tw_copy *copy, struct tw_verdict *verdict)
 {
     struct tw_copy *newer = copy->leg->unsent_modify;
-    if (newer == NULL) {
+    bool is_in_the_way = newer != NULL || copy->leg->is_close_planned;
+    if (!is_in_the_way) {
         copy->leg->unsent_modify = copy;
         refused_set(copy, true);
         return;
     }
-    if (newer->stop_loss == TW_DECIMAL_UNSET)
+    if (newer != NULL && newer->stop_loss == TW_DECIMAL_UNSET)
         newer->stop_loss = copy->stop_loss;
-    if (newer->take_profit == TW_DECIMAL_UNSET)
+    if (newer != NULL && newer->take_profit == TW_DECIMAL_UNSET)
         newer->take_profit = copy->take_profit;
     *verdict = (struct tw_verdict){.next = TW_NEXT_FINAL, .state = STATE(CANCELLED), .reason = REASON(SUPERSEDED)};
 }
