@@ -18,6 +18,7 @@
 
 #include <tradewake/adapters/paper.h>
 #include <tradewake/base/clock.h>
+#include <tradewake/base/crash_point.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/base/log.h>
 #include <tradewake/engine/engine.h>
@@ -229,7 +230,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .journal_segment_bytes = (uint64_t)settings->retention_segment_bytes,
         .snapshot_segments = settings->snapshot_segments,
         .log_bytes = (uint64_t)settings->retention_log_bytes,
-        .snapshot = tw_snapshot_in_process,
+        .snapshot = tw_fault("SNAPSHOTS_HERE") != NULL ? NULL : tw_snapshot_in_process,
         .history_path = is_journaled ? server->history_path : NULL,
         .history_keep_ns = settings->history_keep_ns,
     };

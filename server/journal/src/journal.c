@@ -356,6 +356,7 @@ void tw_journal_forget_before(struct tw_journal *journal, uint32_t segment)
         char path[SEGMENT_PATH_BYTES];
         (void)segment_path(journal->dir, oldest, path); /* as long as it was when it was made */
         int result = journal->disk->unlink(journal->disk->context, path);
+        tw_crash_point("journal.segment_removed");
         /* One by one, so that no power cut leaves a later one gone and an earlier one there. */
         if (result == 0 && journal->syncs)
             result = journal->disk->sync_directory(journal->disk->context, journal->dir);

@@ -357,9 +357,8 @@ static tw_status journal_new(const struct tw_journal_options *options,
                              struct tw_journal **ret_journal, struct tw_error *error)
 {
     uint64_t segment_bytes =
-        options->segment_bytes
-            ? options->segment_bytes
-            : (uint64_t)tw_fault_number("SEGMENT_BYTES", SEGMENT_BYTES_DEFAULT);
+        (uint64_t)tw_fault_number("SEGMENT_BYTES", options->segment_bytes ? (int64_t)options->segment_bytes
+                                                                         : SEGMENT_BYTES_DEFAULT);
     if (segment_bytes < SEGMENT_BYTES_MIN || segment_bytes > SEGMENT_BYTES_MAX / 2)
         return tw_error_set(error, TW_INVALID,
                             "journal: segment_bytes is %" PRIu64 ", expected %u..%u", segment_bytes,

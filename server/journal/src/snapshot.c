@@ -1,8 +1,11 @@
 /* snapshot.c - a snapshot, made: read what it stands for, take its records, make it count. */
 #include "base.h"
 #include "crc32c.h"
+#include "disk_faulty.h"
 #include "inside.h"
 #include "snapshot_file.h"
+
+#include <tradewake/base/crash_point.h>
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -82,7 +85,7 @@ tw_status tw_snapshot_begin(const struct tw_snapshot_options *options, struct tw
     struct tw_snapshot *snapshot = calloc(1, sizeof(*snapshot));
     if (snapshot == NULL)
         return tw_error_set(error, TW_NO_MEMORY, "journal: no memory for a snapshot");
-    snapshot->disk = options->disk != NULL ? options->disk : tw_journal_disk_real();
+    snapshot->disk = options->disk != NULL ? options->disk : disk_default();
     snapshot->fd = -1;
     (void)snprintf(snapshot->dir, sizeof(snapshot->dir), "%s", options->dir);
     status = read_until(options, snapshot, error);
@@ -150,16 +153,19 @@ tw_status tw_snapshot_finish(struct tw_snapshot *snapshot, uint64_t *ret_bytes, 
     char path[SEGMENT_PATH_BYTES];
 
     flush(snapshot);
+    tw_crash_point("journal.snapshot_half_written");
     snapshot_head_write(&snapshot->head, head);
     (void)snapshot_path(snapshot->dir, snapshot->head.place.segment, path); /* shorter than the new one's */
     if (snapshot->result == 0)
         snapshot->result = disk_write_all(disk, snapshot->fd, head, sizeof(head), 0);
     if (snapshot->result == 0)
         snapshot->result = disk->fdatasync(disk->context, snapshot->fd);
+    tw_crash_point("journal.snapshot_synced");
     if (snapshot->result == 0)
         snapshot->result = disk->rename(disk->context, snapshot->path_new, path);
     if (snapshot->result == 0) {
         snapshot->path_new[0] = '\0';
+        tw_crash_point("journal.snapshot_renamed");
         snapshot->result = disk->sync_directory(disk->context, snapshot->dir);
     }
     tw_status status = snapshot->result == 0

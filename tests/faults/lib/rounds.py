@@ -30,9 +30,10 @@ FLEET = [
      "faults": "open#2=busy, close#3=busy, open#4=timeout_lost, any#p0.03=drop_reply"},
 ]
 SEGMENT_BYTES = 65536
+SNAPSHOTS = "snapshot:\n  segments: 1\nretention:\n  log_bytes: 0\n"
 EVENTS_MAX = 400    # of a stream, until the point is reached
 AFTER_EVENTS = 4    # of a stream, after recovery
-IDLE_S = 30
+IDLE_S = 90
 
 
 class Failed(Exception):
@@ -44,8 +45,9 @@ class CrashFleet(Fleet):
 
     def __init__(self, program, contract, environment):  # not the other's: it makes a Contract each time
         self.contract = contract
-        self.server = Server(program, config=CONFIG)
-        self.base = dict(self.server.environment, TW_FAULT_SEGMENT_BYTES=str(SEGMENT_BYTES), **environment)
+        self.server = Server(program, config=CONFIG + SNAPSHOTS)
+        self.base = dict(self.server.environment, TW_FAULT_SEGMENT_BYTES=str(SEGMENT_BYTES), TW_FAULT_SNAPSHOTS_HERE="1",
+                         **environment)
         self.ids = ["F%03d" % index for index in range(len(FLEET))]
         self.number, self.paper, self.follower = len(FLEET), {}, {}
         self.netting = {self.ids[index] for index, paper in enumerate(FLEET) if paper.get("account_mode") == "netting"}
