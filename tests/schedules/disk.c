@@ -256,7 +256,7 @@ void disk_cut_power(void)
 
 int __wrap_mkdir(const char *path, mode_t mode);
 int __wrap_flock(int fd, int operation);
-DIR *__wrap_opendir(const char *path);
+DIR *__wrap_directory_open(const char *path);
 struct dirent *__wrap_readdir(DIR *dir);
 int __wrap_closedir(DIR *dir);
 
@@ -280,7 +280,7 @@ static struct listing {
     struct dirent entry;
 } listing;
 
-DIR *__wrap_opendir(const char *path)
+DIR *__wrap_directory_open(const char *path)
 {
     (void)path;
     listing.next = 0;

@@ -1,3 +1,5 @@
+#include "segment.h"
+
 #include <tradewake/journal/journal.h>
 
 #include <errno.h>
@@ -74,4 +76,18 @@ const struct tw_journal_disk *tw_journal_disk_real(void)
         .unlink = disk_unlink,
     };
     return &real;
+}
+
+/* In two steps, because ThreadSanitizer sees the closing of a directory but only this way its opening. */
+DIR *directory_open(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *opened = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (opened == NULL && fd >= 0) {
+        int failed = errno;
+        (void)close(fd);
+        errno = failed;
+    }
+    return opened;
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define READ_STEP_BYTES    (1024u * 1024u)
 #define IMAGE_BYTES_FIRST  (64u * 1024u)
@@ -77,20 +76,6 @@ static int compare_numbers(const void *a, const void *b)
     uint32_t x = *(const uint32_t *)a;
     uint32_t y = *(const uint32_t *)b;
     return (x > y) - (x < y);
-}
-
-/* In two steps, because ThreadSanitizer sees the closing of a directory but only this way its opening. */
-DIR *directory_open(const char *dir)
-{
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *opened = fd >= 0 ? fdopendir(fd) : NULL;
-
-    if (opened == NULL && fd >= 0) {
-        int failed = errno;
-        (void)close(fd);
-        errno = failed;
-    }
-    return opened;
 }
 
 tw_status segment_list_read(const char *dir, struct segment_list *ret_list, struct tw_error *error)
