@@ -982,6 +982,8 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     refused_set(copy, false);
     note_start(copy, now_mono_ns);
     order_fill(copy, order);
+    if (flight->phase == PHASE_CALL && copy->leg != NULL)
+        copy->n_told = copy->leg->n_told;
     enum gate gate = GATE_PASS;
     if (atomic_load_explicit(&copy->record->engine->is_stopping, memory_order_acquire))
         gate = GATE_PARK; /* no new call begins: the next start goes on with it */
@@ -1309,6 +1311,14 @@ static enum tw_order_op op_answered(const struct flight *flight)
     return flight->call.order.op == TW_OP_CANCEL && was_close ? TW_OP_CLOSE : flight->call.order.op;
 }
 
+/* Whether what a look-up finds of a close is in the leg already: the broker said since the call what is left, and
+ * that is less what was closed. (Told in between: the leg holds too much on the books, which the next comparison
+ * mends; counted twice it would hold too little, and a close would leave the rest open.) */
+static bool is_counted(const struct tw_copy *copy)
+{
+    return copy->is_counted || (copy->leg != NULL && copy->n_told != copy->leg->n_told);
+}
+
 /* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
  * netting account, a cancel or late stops is not what the copy is. */
 static void apply(struct tw_copy *copy, const struct flight *flight)
@@ -1361,7 +1371,7 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         apply_open(copy, ack);
     else if (copy->op == TW_OP_PLACE && (holds || waits_there))
         apply_place(copy, ack);
-    else if (!is_opening && executed && !(copy->is_counted && flight->phase == PHASE_LOOKUP))
+    else if (!is_opening && executed && !(flight->phase == PHASE_LOOKUP && is_counted(copy)))
         apply_close(copy, order, ack);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);

@@ -156,6 +156,7 @@ struct tw_leg {
     bool is_close_planned; /* a full close has been planned: what still waits to open need not */
     bool is_mended;        /* held is what the broker said since the start; hedging accounts */
     bool is_let_go;        /* left to the owner of the account: closed here, and not ours there */
+    uint32_t n_told;       /* so often the broker said of itself that a ticket holds less; hedging accounts */
     bool is_unsettled;     /* it has just filled: what the master reduced meanwhile was not reduced here */
     uint32_t jobs;         /* copies of it that are not terminal */
     tw_decimal wanted;     /* planned by opens: reserved in the listing */
@@ -283,6 +284,7 @@ struct tw_copy {
     uint32_t calls;
     uint32_t id_attempt; /* of the client order id: a close goes on for hours, and no id comes twice */
     uint32_t leg_ids[2]; /* client order ids sent so far, by order leg */
+    uint32_t n_told;     /* leg->n_told when its latest order was called */
     uint32_t written_attempt; /* and the order leg below: the id that the journal has, durably */
     uint8_t lookups, absences, adapter_attempt;
     uint8_t op, side, type, action, state, phase, sizing;

@@ -95,7 +95,9 @@ static void hedged_position(struct tw_slot *slot, const struct tw_held_position 
         return;
     leg->stop_loss = position->stop_loss == TW_DECIMAL_UNSET ? 0 : position->stop_loss;
     leg->take_profit = position->take_profit == TW_DECIMAL_UNSET ? 0 : position->take_profit;
+    tw_decimal held = leg->held;
     leg_ticket_reduce(leg, position->position_id, position->volume);
+    leg->n_told += leg->held < held;
 }
 
 static void on_position(void *context, const struct tw_held_position *position, tw_reason reason)
