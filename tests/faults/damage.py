@@ -67,16 +67,22 @@ def crc32c(content):
 
 # ---- A log to be spoiled ----
 
+def has_records_enough(fleet):
+    return len(records_of(segments_begun(os.path.join(fleet.server.state, "journal"))[-1])[0]) > 8
+
+
 def log_make(options):
     """A folder with the state of a server that was killed, and how many events it took."""
     fleet = Fleet(options.program, followers=6, paper={"latency": "zero"})
     fleet.server.owns_folder = False
     with fleet:
-        for index in range(60):
+        index = 0
+        while index < 60 or not has_records_enough(fleet):  # the last segment may have just begun
             fleet.submit(fleet.open("%d" % index))
             if index % 2:
                 fleet.submit(fleet.close("%d" % index))
-        wait_until(fleet.is_idle, 20, "idle")
+            wait_until(fleet.is_idle, 20, "idle")
+            index += 1
         fleet.server.kill()
     return fleet
 
