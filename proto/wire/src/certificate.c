@@ -36,9 +36,9 @@ static size_t names_add(struct tw_call *call, grpc_auth_context *peer, const cha
 
 const char *const *tw_call_certificate_names(struct tw_call *call, size_t *ret_n)
 {
-    *ret_n = 0;
-    if (call->queue->server->tls == NULL || call->core == NULL)
-        return NULL;
+    *ret_n = call->n_certificate_names;
+    if (call->certificate_names != NULL || call->queue->server->tls == NULL || call->core == NULL)
+        return call->certificate_names;
     const char **names = tw_arena_take(&call->kept, TW_CERTIFICATE_NAMES_MAX * sizeof *names);
     grpc_auth_context *peer = grpc_call_auth_context(call->core);
     if (names != NULL && peer != NULL && grpc_auth_context_peer_is_authenticated(peer) != 0) {
@@ -46,6 +46,8 @@ const char *const *tw_call_certificate_names(struct tw_call *call, size_t *ret_n
         *ret_n = names_add(call, peer, "peer_dns", "dns:", names, *ret_n);
     }
     grpc_auth_context_release(peer);
+    call->certificate_names = names;
+    call->n_certificate_names = *ret_n;
     return names;
 }
 

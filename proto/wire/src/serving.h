@@ -125,6 +125,8 @@ struct tw_call {
     struct tw_arena arena;  /* unary: as long as the call; bidi: one message */
     void *data;
     const void *caller;
+    const char **certificate_names; /* in kept, once they were asked for; NULL = not yet, or none */
+    size_t n_certificate_names;
 
     int64_t timer_due_mono_ns;
     uint32_t timer_slot; /* index in the queue's heap + 1; 0 = not set */
