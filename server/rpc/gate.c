@@ -3,12 +3,10 @@
 #include <tradewake/base/clock.h>
 #include <tradewake/base/log.h>
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #define REFUSAL(name) TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_##name
-enum { REFUSED_LINES_PER_S = 20 };
 
 static struct tw_access *access_in_use; /* set before the server starts */
 
@@ -19,23 +17,11 @@ void tw_gate_open(struct tw_access *access)
 
 /* ---- What is written down of a refusal ---- */
 
-/* A stranger can make a line per call; so many a second, and how many were left out. */
-static bool line_admit(void)
-{
-    static atomic_llong second;
-    static atomic_int lines;
-    long long now_s = tw_mono_ns() / TW_NS_PER_S;
-    if (atomic_exchange_explicit(&second, now_s, memory_order_relaxed) != now_s) {
-        int left_out = atomic_exchange_explicit(&lines, 0, memory_order_relaxed) - REFUSED_LINES_PER_S;
-        if (left_out > 0)
-            tw_log(TW_LOG_WARN, "access.refused", "lines_left_out=%d", left_out);
-    }
-    return atomic_fetch_add_explicit(&lines, 1, memory_order_relaxed) < REFUSED_LINES_PER_S;
-}
+static struct tw_log_pace pace;
 
 static bool refuse_stranger(struct tw_call *call, const char *why, struct tw_refusal *ret)
 {
-    if (line_admit())
+    if (tw_log_paced(&pace, "access.refused"))
         tw_log(TW_LOG_WARN, "access.refused", "who=unknown method=%s peer=%s why=\"%s\"", tw_call_path(call),
                tw_call_peer(call), why);
     return tw_refuse(ret, REFUSAL(UNAUTHENTICATED), NULL, "who calls is not known here: a valid token or certificate is needed");
@@ -44,7 +30,7 @@ static bool refuse_stranger(struct tw_call *call, const char *why, struct tw_ref
 static bool refuse_known(struct tw_call *call, const struct tw_identity *caller, const struct tw_access_objects *objects,
                          struct tw_refusal *ret)
 {
-    if (line_admit())
+    if (tw_log_paced(&pace, "access.refused"))
         tw_log(TW_LOG_WARN, "access.refused", "who=%s method=%s peer=%s master=%s follower=%s why=\"no right\"",
                tw_identity_name(caller), tw_call_path(call), tw_call_peer(call), objects->master_id, objects->follower_id);
     return tw_refuse(ret, REFUSAL(PERMISSION_DENIED), NULL, "this caller may not do that, or not with this master or follower");
@@ -118,11 +104,13 @@ bool tw_gate_admit(void *context, struct tw_call *call, const ProtobufCMessage *
     if (access_in_use == NULL || is_for_everybody(call))
         return true;
     const struct tw_access_objects objects = {object_in(request, "master_id"), object_in(request, "follower_id")};
-    /* A stream outlives a token and a policy: each message is asked about anew. */
-    const struct tw_identity *caller = identify(call, &why);
-    if (caller == NULL)
-        return refuse_stranger(call, why, ret);
-    tw_call_caller_set(call, caller);
+    const struct tw_identity *caller = tw_call_caller(call);
+    if (tw_call_streams_requests(call)) { /* a stream outlives a token and a policy: each message is asked about anew */
+        caller = identify(call, &why);
+        if (caller == NULL)
+            return refuse_stranger(call, why, ret);
+        tw_call_caller_set(call, caller);
+    }
     return tw_access_may(caller, tw_call_path(call), &objects) || refuse_known(call, caller, &objects, ret);
 }
 

@@ -657,6 +657,11 @@ static const char *header_keep(struct tw_call *call, const char *key, grpc_slice
     return header->value;
 }
 
+bool tw_call_streams_requests(const struct tw_call *call)
+{
+    return call->method->type->client_streams;
+}
+
 const char *tw_call_metadata(const struct tw_call *call, const char *key)
 {
     for (const struct header *header = call->headers; header != NULL; header = header->next)

@@ -8,11 +8,8 @@
 #include <grpc/support/log.h>
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { LOG_LINES_PER_S = 20 };
 
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 static _Thread_local bool is_quiet;
@@ -29,21 +26,6 @@ static void quiet_keep(const char *message)
     snprintf(quiet_reason, sizeof quiet_reason, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* A peer can make the core write a line per call; so many a second are enough. False = leave it
- * out. Races between threads cost a line or two. */
-static bool log_admit(void)
-{
-    static atomic_llong second;
-    static atomic_int lines;
-    long long now = tw_mono_ns() / TW_NS_PER_S;
-    if (atomic_exchange_explicit(&second, now, memory_order_relaxed) != now) {
-        int left_out = atomic_exchange_explicit(&lines, 0, memory_order_relaxed) - LOG_LINES_PER_S;
-        if (left_out > 0)
-            tw_log(TW_LOG_WARN, "grpc.core", "lines_left_out=%d", left_out);
-    }
-    return atomic_fetch_add_explicit(&lines, 1, memory_order_relaxed) < LOG_LINES_PER_S;
-}
-
 /* The core calls ERROR what a peer did wrong, too: nothing an operator is woken for. */
 static void log_line(gpr_log_func_args *args)
 {
@@ -51,7 +33,8 @@ static void log_line(gpr_log_func_args *args)
         quiet_keep(args->message);
         return;
     }
-    if (!log_admit())
+    static struct tw_log_pace pace; /* a peer can make the core write a line per call */
+    if (!tw_log_paced(&pace, "grpc.core"))
         return;
     enum tw_log_level level = args->severity == GPR_LOG_SEVERITY_ERROR  ? TW_LOG_WARN
                               : args->severity == GPR_LOG_SEVERITY_INFO ? TW_LOG_INFO

@@ -1,7 +1,7 @@
 #include "tls.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <tradewake/base/file.h>
+
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <pthread.h>
@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PEM_BYTES_MAX = 1 << 20 };
 
@@ -44,25 +42,14 @@ static void pems_clear(struct pems *pems)
 
 static tw_status file_read(const char *path, char **ret_text, struct tw_error *error)
 {
-    struct stat found;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 || fstat(file, &found) != 0) {
-        tw_status status = tw_error_set(error, TW_IO, "%s cannot be read: %s", path, strerror(errno));
-        if (file >= 0)
-            close(file);
-        return status;
+    size_t size;
+    tw_status status = tw_file_read(path, PEM_BYTES_MAX, ret_text, &size, error);
+    if (status == TW_OK && (size == 0 || strlen(*ret_text) != size)) {
+        free(*ret_text);
+        *ret_text = NULL;
+        status = tw_error_set(error, TW_INVALID, "%s is no PEM file", path);
     }
-    char *text = found.st_size <= PEM_BYTES_MAX ? calloc(1, PEM_BYTES_MAX + 1) : NULL;
-    ssize_t n = 0, size = 0;
-    while (text != NULL && size < PEM_BYTES_MAX && (n = read(file, text + size, (size_t)(PEM_BYTES_MAX - size))) > 0)
-        size += n;
-    close(file);
-    if (text == NULL || n < 0 || size == 0 || size == PEM_BYTES_MAX || strlen(text) != (size_t)size) {
-        free(text);
-        return tw_error_set(error, TW_INVALID, "%s is no PEM file of 1 byte to 1 MiB", path);
-    }
-    *ret_text = text;
-    return TW_OK;
+    return status;
 }
 
 static X509 *certificate_first(const char *pem)

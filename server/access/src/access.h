@@ -73,8 +73,4 @@ const char *token_verify(const struct keys *keys, const char *audience, const ch
 /* NULL when it is in time, else why not. */
 const char *token_is_in_time(const struct token *token, int64_t now_wall_ns);
 
-/* A whole file, ended by a NUL. Owns: the caller. */
-TW_MUST_CHECK tw_status file_text(const char *path, size_t bytes_max, char **ret_text, size_t *ret_size,
-                                  struct tw_error *error);
-
 #endif

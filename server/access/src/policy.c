@@ -11,6 +11,8 @@
  * Every mistake is one line with file:line:column: a right that was meant and not given is found at the start. */
 #include "access.h"
 
+#include <tradewake/base/file.h>
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -311,7 +313,7 @@ tw_status policy_read(const char *path, struct policy **ret, struct tw_error *er
 {
     char *text;
     size_t size;
-    tw_status status = file_text(path, POLICY_BYTES_MAX, &text, &size, error);
+    tw_status status = tw_file_read(path, POLICY_BYTES_MAX, &text, &size, error);
     if (status != TW_OK)
         return status;
     status = policy_parse(path, text, size, ret, error);

@@ -3,6 +3,7 @@
 #include "access.h"
 
 #include <tradewake/base/clock.h>
+#include <tradewake/base/file.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,28 +56,6 @@ static size_t base64url_write(const uint8_t *bytes, size_t size, char *ret)
     for (size_t i = 0; i < n; i++)
         ret[i] = ret[i] == '+' ? '-' : ret[i] == '/' ? '_' : ret[i];
     return n;
-}
-
-/* ---- Files ---- */
-
-tw_status file_text(const char *path, size_t bytes_max, char **ret_text, size_t *ret_size, struct tw_error *error)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return tw_error_set(error, TW_IO, "%s cannot be read: %s", path, strerror(errno));
-    char *text = malloc(bytes_max + 2);
-    size_t size = text != NULL ? fread(text, 1, bytes_max + 1, file) : 0;
-    bool has_failed = ferror(file) != 0;
-    fclose(file);
-    if (text == NULL || has_failed || size > bytes_max) {
-        free(text);
-        return tw_error_set(error, size > bytes_max ? TW_INVALID : TW_IO, "%s cannot be read: %s", path,
-                            size > bytes_max ? "it is too large" : "no memory, or an error of the disk");
-    }
-    text[size] = '\0';
-    *ret_text = text;
-    *ret_size = size;
-    return TW_OK;
 }
 
 /* ---- Keys ---- */
@@ -161,7 +140,7 @@ tw_status keys_read(const char *path, struct keys *ret, struct tw_error *error)
     *ret = (struct keys){0};
     if (path[0] == '\0')
         return TW_OK;
-    tw_status status = file_text(path, KEYS_BYTES_MAX, &text, &size, error);
+    tw_status status = tw_file_read(path, KEYS_BYTES_MAX, &text, &size, error);
     if (status != TW_OK)
         return status;
     status = keys_parse(path, text, size, ret, error);

@@ -336,23 +336,16 @@ static bool has_jobs(const struct tw_slot *slot)
  * the same. It is taken for what it is, or closed when the master has closed it meanwhile. */
 static void leg_adopt(struct tw_leg *leg, const struct tw_held_position *there)
 {
-    struct tw_slot *slot = leg->slot;
-    leg->is_closed = leg->is_pending = false;
+    leg_reopen(leg, there->volume);
+    leg->is_pending = false;
     leg->was_open = true;
     leg->is_close_planned = false;
-    leg->wanted = leg->held = leg->ticket_held = there->volume;
+    leg->held = leg->ticket_held = there->volume;
     leg->filled = leg->filled < there->volume ? there->volume : leg->filled;
     leg->open_price = there->open_price;
     leg->stop_loss = there->stop_loss == TW_DECIMAL_UNSET ? 0 : there->stop_loss;
     leg->take_profit = there->take_profit == TW_DECIMAL_UNSET ? 0 : there->take_profit;
     memcpy(leg->ticket, there->position_id, sizeof leg->ticket);
-    leg->previous = NULL;
-    leg->next = slot->legs;
-    if (slot->legs != NULL)
-        slot->legs->previous = leg;
-    slot->legs = leg;
-    slot->open_positions++;
-    leg->listing->open_volume += leg->wanted;
     leg_unsettle(leg);
     leg_dirty(leg);
 }

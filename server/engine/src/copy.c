@@ -207,8 +207,7 @@ void leg_close(struct tw_leg *leg)
         leg->next->previous = leg->previous;
 }
 
-/* Something of it comes to be although it was taken for closed: reserves so much again. */
-static void leg_reopen(struct tw_leg *leg, tw_decimal volume)
+void leg_reopen(struct tw_leg *leg, tw_decimal volume)
 {
     struct tw_slot *slot = leg->slot;
     leg->is_closed = false;

@@ -28,73 +28,6 @@ struct taking {
 
 /* ---- Rows from records ---- */
 
-static char *remarks_text(const struct tw_copy *copy, struct tw_arena *arena)
-{
-    char text[512];
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < copy->n_remarks && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? "," : "",
-                                 reason_word((tw_reason)copy->remarks[i]));
-    return arena_text(arena, text);
-}
-
-static struct tw_history_copy row_of(const struct tw_copy *copy, const char *symbol, const char *copy_id,
-                                     struct tw_arena *arena)
-{
-    const struct told told = told_of(copy->told);
-    return (struct tw_history_copy){
-        .change_id = copy->change_id,
-        .subscription = copy->subscription->number,
-        .copy_id = copy_id,
-        .action = copy->action,
-        .state = copy->state,
-        .reason = copy->reason,
-        .side = copy->side,
-        .type = copy->type,
-        .remarks = remarks_text(copy, arena),
-        .symbol = symbol,
-        .volume = copy->volume,
-        .price = copy->price,
-        .stop_loss = copy->stop_loss,
-        .take_profit = copy->take_profit,
-        .filled = copy->filled,
-        .average_price = copy->average_price,
-        .broker_order_id = told.order_id,
-        .broker_position_id = told.position_id,
-        .broker_message = told.message,
-        .message = copy_words(copy, arena),
-        .broker_code = copy->broker_code,
-        .attempts = copy->calls,
-        .order_ids = {copy->leg_ids[0], copy->leg_ids[1]},
-        .planned_ns = copy->planned_ns,
-        .journaled_ns = copy->journaled_ns,
-        .started_ns = copy->started_ns,
-        .called_ns = copy->called_ns,
-        .answered_ns = copy->answered_ns,
-        .held_ns = copy->held_ns,
-        .updated_ns = copy->updated_wall_ns,
-    };
-}
-
-static struct tw_history_event event_row(const struct tw_record *record)
-{
-    return (struct tw_history_event){
-        .number = record->number,
-        .event_id = record->event_id,
-        .master_id = record->master->id,
-        .subject_id = record->subject_id,
-        .symbol = record->symbol,
-        .trace_id = record->trace_id,
-        .origin = (int32_t)record->origin,
-        .received_ns = record->received_wall_ns,
-        .upstream_ns = record->upstream_ns,
-        .volume = record->volume,
-        .packed = record->packed,
-        .packed_size = record->packed_bytes,
-    };
-}
-
 static void text_set(char *to, size_t size, const char *from)
 {
     snprintf(to, size, "%s", from);
@@ -158,7 +91,7 @@ static tw_status take_copy(struct taking *taking, struct tw_history_file *file, 
     char copy_id[TW_COPY_ID_BYTES];
     copy_id_make(&copy, copy_id);
     tw_arena_reset(&taking->arena);
-    struct tw_history_copy row = row_of(&copy, texts.symbol[0] != '\0' ? texts.symbol : taking->record->symbol, copy_id,
+    struct tw_history_copy row = copy_row(&copy, texts.symbol[0] != '\0' ? texts.symbol : taking->record->symbol, copy_id,
                                         &taking->arena);
     row.place = number * TW_HISTORY_PLACES + names.index;
     return tw_history_put_copy(file, &row, error);
@@ -186,7 +119,7 @@ static tw_status take_event(struct taking *taking, struct tw_history_file *file,
     record->number = head.number;
     text_set(record->event_id, sizeof record->event_id, head.event_id);
     text_set(taking->master.id, sizeof taking->master.id, head.master_id);
-    const struct tw_history_event row = event_row(record);
+    const struct tw_history_event row = record_row(record);
     tw_status status = tw_history_put_event(file, &row, error);
     free(record->packed);
     record->packed = NULL;
@@ -272,12 +205,7 @@ static tw_status seed_copy(struct tw_engine *engine, struct tw_history_file *fil
     char copy_id[TW_COPY_ID_BYTES];
     copy_id_make(copy, copy_id);
     tw_arena_reset(arena);
-    pthread_mutex_lock(&slot->mutex);
-    struct tw_history_copy row = row_of(copy, arena_text(arena, copy->symbol), copy_id, arena);
-    row.broker_order_id = arena_text(arena, row.broker_order_id);
-    row.broker_position_id = arena_text(arena, row.broker_position_id);
-    row.broker_message = arena_text(arena, row.broker_message);
-    pthread_mutex_unlock(&slot->mutex);
+    struct tw_history_copy row = copy_row_now(copy, copy_id, arena);
     row.place = tw_copy_place(copy);
     if (row.change_id == 0) /* comes as a change */
         return TW_OK;
@@ -295,7 +223,7 @@ static tw_status seed(void *context, struct tw_history_file *file, struct tw_err
     uint64_t n = 0;
     tw_status status = seed_fleet(engine, file, error);
     for (struct tw_record *record = engine->history.oldest; record != NULL && status == TW_OK; record = record->newer) {
-        const struct tw_history_event row = event_row(record);
+        const struct tw_history_event row = record_row(record);
         status = tw_history_put_event(file, &row, error);
         for (uint32_t i = 0; i < record->n_copies && status == TW_OK; i++, n++)
             status = seed_copy(engine, file, &record->copies[i], error);
@@ -405,89 +333,6 @@ uint64_t tw_engine_past_number(const struct tw_engine *engine)
     if (engine->past == NULL)
         return 0;
     return atomic_load_explicit(&engine->history.forgotten_number, memory_order_acquire);
-}
-
-/* ---- Rows as messages ---- */
-
-static void remarks_read(const char *text, struct tw_arena *arena, Tradewake__V1__Copy *m)
-{
-    if (text[0] == '\0')
-        return;
-    m->remarks = tw_arena_zero(arena, TW_REMARKS_MAX * sizeof *m->remarks);
-    while (m->remarks != NULL && text[0] != '\0' && m->n_remarks < TW_REMARKS_MAX) {
-        char name[80];
-        size_t length = strcspn(text, ",");
-        snprintf(name, sizeof name, "REASON_%.*s", (int)length, text);
-        const ProtobufCEnumValue *value =
-            protobuf_c_enum_descriptor_get_value_by_name(&tradewake__v1__reason__descriptor, name);
-        if (value != NULL)
-            m->remarks[m->n_remarks++] = (tw_reason)value->value;
-        text += length + (text[length] == ',');
-    }
-}
-
-static Tradewake__V1__StageTimes *row_times(const struct tw_history_copy *row, struct tw_arena *arena)
-{
-    Tradewake__V1__StageTimes *times = tw_arena_take(arena, sizeof *times);
-    if (times == NULL)
-        return NULL;
-    tradewake__v1__stage_times__init(times);
-    times->planned_ns = row->planned_ns;
-    times->journaled_ns = row->journaled_ns;
-    times->started_ns = row->started_ns;
-    times->called_ns = row->called_ns;
-    times->answered_ns = row->answered_ns;
-    times->held_ns = row->held_ns;
-    times->upstream_ns = row->event->upstream_ns;
-    return times;
-}
-
-/* As tw_copy_message() tells what is in memory. NULL: no memory. */
-static Tradewake__V1__Copy *row_message(const struct tw_history_copy *row, struct tw_arena *arena)
-{
-    const struct tw_history_event *event = row->event;
-    Tradewake__V1__Copy *m = tw_arena_take(arena, sizeof *m);
-    if (m == NULL)
-        return NULL;
-    tradewake__v1__copy__init(m);
-    m->copy_id = arena_text(arena, row->copy_id);
-    m->event_id = arena_text(arena, event->event_id);
-    m->master_id = arena_text(arena, event->master_id);
-    m->follower_id = arena_text(arena, row->follower_id);
-    m->subscription_id = arena_text(arena, row->subscription_id);
-    m->origin = (Tradewake__V1__CopyOrigin)event->origin;
-    m->action = (copy_action)row->action;
-    m->state = (copy_state)row->state;
-    m->reason = (tw_reason)row->reason;
-    m->message = arena_text(arena, row->message);
-    m->master_position_id = arena_text(arena, event->subject_id);
-    m->symbol = arena_text(arena, row->symbol);
-    m->side = (Tradewake__V1__Side)row->side;
-    m->type = (Tradewake__V1__OrderType)row->type;
-    m->volume = volume_text(arena, row->volume);
-    m->price = volume_text(arena, row->price);
-    m->stop_loss = arena_decimal(arena, row->stop_loss);
-    m->take_profit = arena_decimal(arena, row->take_profit);
-    m->broker_order_id = arena_text(arena, row->broker_order_id);
-    m->broker_position_id = arena_text(arena, row->broker_position_id);
-    m->filled_volume = volume_text(arena, row->filled);
-    m->average_price = volume_text(arena, row->average_price);
-    m->broker_code = row->broker_code;
-    m->broker_message = arena_text(arena, row->broker_message);
-    m->attempts = row->attempts;
-    m->times = row_times(row, arena);
-    m->received_at = arena_time(arena, event->received_ns);
-    m->updated_at = arena_time(arena, row->updated_ns);
-    m->change_id = row->change_id;
-    m->trace_id = arena_text(arena, event->trace_id);
-    remarks_read(row->remarks, arena, m);
-    const struct tw_copy_id_input input = {.master_id = m->master_id,
-                                           .event_id = m->event_id,
-                                           .follower_id = m->follower_id,
-                                           .subject_id = m->master_position_id,
-                                           .action = copy_action_word(m->action)};
-    fill_order_ids(input, row->order_ids, arena, m);
-    return m->times != NULL && m->received_at != NULL && m->updated_at != NULL ? m : NULL;
 }
 
 /* ---- Questions. Thread: history ---- */

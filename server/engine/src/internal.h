@@ -482,15 +482,14 @@ void *arena_alloc(void *arena, size_t size); /* for protobuf-c */
 void arena_free(void *arena, void *pointer);
 char *volume_text(struct tw_arena *arena, tw_decimal value); /* "" for what is not above 0 */
 const char *reason_word(tw_reason reason);                   /* "TOO_OLD" */
-/* For people: the arithmetic, what happened, what comes next. Of what state_get_copy_values() gives. */
-char *copy_words(const struct tw_copy *copy, struct tw_arena *arena);
-struct told {
-    const char *order_id, *position_id, *message; /* "" when the broker told nothing */
-};
-struct told told_of(const char *told);
-/* The client order ids sent so far, by order leg: at most the latest hundred of each. */
-void fill_order_ids(struct tw_copy_id_input input, const uint32_t sent[2], struct tw_arena *arena,
-                    Tradewake__V1__Copy *m);
+/* A copy as a row of the history, of what state_get_copy_values() gives; its texts are the copy's own or in arena.
+ * _now: of one that is alive, taking the slot's mutex. event, follower_id and subscription_id are the caller's. */
+struct tw_history_copy copy_row(const struct tw_copy *copy, const char *symbol, const char *copy_id,
+                                struct tw_arena *arena);
+struct tw_history_copy copy_row_now(struct tw_copy *copy, const char *copy_id, struct tw_arena *arena);
+struct tw_history_event record_row(const struct tw_record *record);
+/* NULL: no memory. */
+Tradewake__V1__Copy *row_message(const struct tw_history_copy *row, struct tw_arena *arena);
 
 /* breaker.c. For slots whose calls block. */
 bool breaker_is_open(const struct tw_slot *slot);
@@ -621,6 +620,8 @@ bool leg_stops_decide(const struct tw_leg *leg, const struct tw_copy *change, tw
 void leg_own_stops(struct tw_leg *leg, const struct tw_copy *copy);
 /* Under the slot's mutex: nothing is left of it; so much is left of what it held. */
 void leg_close(struct tw_leg *leg);
+/* Something of it comes to be although it was taken for closed: reserves so much again. */
+void leg_reopen(struct tw_leg *leg, tw_decimal volume);
 void leg_reduce(struct tw_leg *leg, tw_decimal volume);
 bool leg_has_ticket(const struct tw_leg *leg, const char *ticket);
 /* The broker says how much is left under one of its tickets; renamed: under which one now. */

@@ -274,22 +274,6 @@ Tradewake__V1__CopySummary *tw_copy_summary(struct tw_copy *copy, struct tw_aren
     return m;
 }
 
-static Tradewake__V1__StageTimes *stage_times(const struct tw_copy *copy, struct tw_arena *arena)
-{
-    Tradewake__V1__StageTimes *times = tw_arena_take(arena, sizeof *times);
-    if (times == NULL)
-        return NULL;
-    tradewake__v1__stage_times__init(times);
-    times->planned_ns = copy->planned_ns;
-    times->journaled_ns = copy->journaled_ns;
-    times->started_ns = copy->started_ns;
-    times->called_ns = copy->called_ns;
-    times->answered_ns = copy->answered_ns;
-    times->held_ns = copy->held_ns;
-    times->upstream_ns = copy->record->upstream_ns;
-    return times;
-}
-
 const char *reason_word(tw_reason reason)
 {
     const ProtobufCEnumValue *value =
@@ -342,7 +326,7 @@ static char *arithmetic(const struct tw_copy *copy, struct tw_arena *arena)
 static char *state_words(const struct tw_copy *copy, struct tw_arena *arena);
 
 /* A sentence or two for people: the arithmetic, what happened, and what comes next. */
-char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
+static char *copy_words(const struct tw_copy *copy, struct tw_arena *arena)
 {
     const char *sizes = arithmetic(copy, arena);
     char *state = state_words(copy, arena);
@@ -379,7 +363,12 @@ static char *state_words(const struct tw_copy *copy, struct tw_arena *arena)
     }
 }
 
-struct told told_of(const char *told)
+/* What the broker told, out of the copy's one text; "" when nothing. */
+struct told {
+    const char *order_id, *position_id, *message;
+};
+
+static struct told told_of(const char *told)
 {
     if (told == NULL)
         return (struct told){"", "", ""};
@@ -387,19 +376,12 @@ struct told told_of(const char *told)
     return (struct told){told, position, position + strlen(position) + 1};
 }
 
-static void fill_told(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
-{
-    const struct told told = told_of(copy->told);
-    m->broker_order_id = arena_text(arena, told.order_id);
-    m->broker_position_id = arena_text(arena, told.position_id);
-    m->broker_message = arena_text(arena, told.message);
-}
-
 /* The newest; a close that is refused for hours has thousands. */
 enum { IDS_TOLD_MAX = 100 };
 
-void fill_order_ids(struct tw_copy_id_input input, const uint32_t sent[2], struct tw_arena *arena,
-                    Tradewake__V1__Copy *m)
+/* The client order ids sent so far, by order leg. */
+static void fill_order_ids(struct tw_copy_id_input input, const uint32_t sent[2], struct tw_arena *arena,
+                           Tradewake__V1__Copy *m)
 {
     uint32_t first[2], n = 0;
     for (uint32_t leg = 0; leg < 2; leg++) {
@@ -419,65 +401,176 @@ void fill_order_ids(struct tw_copy_id_input input, const uint32_t sent[2], struc
         }
 }
 
-static void fill_remarks(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+/* ---- A copy as a row, and a row as a message: the same from memory and from the history's file ---- */
+
+static char *remarks_text(const struct tw_copy *copy, struct tw_arena *arena)
 {
-    if (copy->n_remarks == 0)
-        return;
-    m->remarks = tw_arena_zero(arena, copy->n_remarks * sizeof *m->remarks);
-    if (m->remarks == NULL)
-        return;
-    for (uint32_t i = 0; i < copy->n_remarks; i++)
-        m->remarks[m->n_remarks++] = (tw_reason)copy->remarks[i];
+    char text[512];
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < copy->n_remarks && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? "," : "",
+                                 reason_word((tw_reason)copy->remarks[i]));
+    return arena_text(arena, text);
 }
 
-/* Under the slot's mutex. */
-static void fill_live(const struct tw_copy *copy, struct tw_arena *arena, Tradewake__V1__Copy *m)
+struct tw_history_copy copy_row(const struct tw_copy *copy, const char *symbol, const char *copy_id,
+                                struct tw_arena *arena)
 {
-    m->action = (copy_action)copy->action;
-    m->state = (copy_state)copy->state;
-    m->reason = (tw_reason)copy->reason;
-    m->side = (Tradewake__V1__Side)copy->side;
-    m->type = (Tradewake__V1__OrderType)copy->type;
-    m->attempts = copy->calls;
-    m->broker_code = copy->broker_code;
-    m->change_id = copy->change_id;
-    m->symbol = arena_text(arena, copy->symbol);
-    m->volume = volume_text(arena, copy->volume);
-    m->price = volume_text(arena, copy->price);
-    m->stop_loss = arena_decimal(arena, copy->stop_loss);
-    m->take_profit = arena_decimal(arena, copy->take_profit);
-    m->filled_volume = volume_text(arena, copy->filled);
-    m->average_price = volume_text(arena, copy->average_price);
-    m->message = copy_words(copy, arena);
-    m->times = stage_times(copy, arena);
-    m->updated_at = arena_time(arena, copy->updated_wall_ns);
-    fill_told(copy, arena, m);
-    fill_order_ids(copy_id_input(copy), copy->leg_ids, arena, m);
-    fill_remarks(copy, arena, m);
+    const struct told told = told_of(copy->told);
+    return (struct tw_history_copy){
+        .change_id = copy->change_id,
+        .subscription = copy->subscription->number,
+        .copy_id = copy_id,
+        .action = copy->action,
+        .state = copy->state,
+        .reason = copy->reason,
+        .side = copy->side,
+        .type = copy->type,
+        .remarks = remarks_text(copy, arena),
+        .symbol = symbol,
+        .volume = copy->volume,
+        .price = copy->price,
+        .stop_loss = copy->stop_loss,
+        .take_profit = copy->take_profit,
+        .filled = copy->filled,
+        .average_price = copy->average_price,
+        .broker_order_id = told.order_id,
+        .broker_position_id = told.position_id,
+        .broker_message = told.message,
+        .message = copy_words(copy, arena),
+        .broker_code = copy->broker_code,
+        .attempts = copy->calls,
+        .order_ids = {copy->leg_ids[0], copy->leg_ids[1]},
+        .planned_ns = copy->planned_ns,
+        .journaled_ns = copy->journaled_ns,
+        .started_ns = copy->started_ns,
+        .called_ns = copy->called_ns,
+        .answered_ns = copy->answered_ns,
+        .held_ns = copy->held_ns,
+        .updated_ns = copy->updated_wall_ns,
+    };
 }
 
-Tradewake__V1__Copy *tw_copy_message(struct tw_copy *copy, struct tw_arena *arena)
+struct tw_history_event record_row(const struct tw_record *record)
 {
-    struct tw_record *record = copy->record;
+    return (struct tw_history_event){
+        .number = record->number,
+        .event_id = record->event_id,
+        .master_id = record->master->id,
+        .subject_id = record->subject_id,
+        .symbol = record->symbol,
+        .trace_id = record->trace_id,
+        .origin = (int32_t)record->origin,
+        .received_ns = record->received_wall_ns,
+        .upstream_ns = record->upstream_ns,
+        .volume = record->volume,
+        .packed = record->packed,
+        .packed_size = record->packed_bytes,
+    };
+}
+
+static void remarks_read(const char *text, struct tw_arena *arena, Tradewake__V1__Copy *m)
+{
+    if (text[0] == '\0')
+        return;
+    m->remarks = tw_arena_zero(arena, TW_REMARKS_MAX * sizeof *m->remarks);
+    while (m->remarks != NULL && text[0] != '\0' && m->n_remarks < TW_REMARKS_MAX) {
+        char name[80];
+        size_t length = strcspn(text, ",");
+        snprintf(name, sizeof name, "REASON_%.*s", (int)length, text);
+        const ProtobufCEnumValue *value =
+            protobuf_c_enum_descriptor_get_value_by_name(&tradewake__v1__reason__descriptor, name);
+        if (value != NULL)
+            m->remarks[m->n_remarks++] = (tw_reason)value->value;
+        text += length + (text[length] == ',');
+    }
+}
+
+static Tradewake__V1__StageTimes *row_times(const struct tw_history_copy *row, struct tw_arena *arena)
+{
+    Tradewake__V1__StageTimes *times = tw_arena_take(arena, sizeof *times);
+    if (times == NULL)
+        return NULL;
+    tradewake__v1__stage_times__init(times);
+    times->planned_ns = row->planned_ns;
+    times->journaled_ns = row->journaled_ns;
+    times->started_ns = row->started_ns;
+    times->called_ns = row->called_ns;
+    times->answered_ns = row->answered_ns;
+    times->held_ns = row->held_ns;
+    times->upstream_ns = row->event->upstream_ns;
+    return times;
+}
+
+Tradewake__V1__Copy *row_message(const struct tw_history_copy *row, struct tw_arena *arena)
+{
+    const struct tw_history_event *event = row->event;
     Tradewake__V1__Copy *m = tw_arena_take(arena, sizeof *m);
     if (m == NULL)
         return NULL;
     tradewake__v1__copy__init(m);
+    m->copy_id = arena_text(arena, row->copy_id);
+    m->event_id = arena_text(arena, event->event_id);
+    m->master_id = arena_text(arena, event->master_id);
+    m->follower_id = arena_text(arena, row->follower_id);
+    m->subscription_id = arena_text(arena, row->subscription_id);
+    m->origin = (Tradewake__V1__CopyOrigin)event->origin;
+    m->action = (copy_action)row->action;
+    m->state = (copy_state)row->state;
+    m->reason = (tw_reason)row->reason;
+    m->message = arena_text(arena, row->message);
+    m->master_position_id = arena_text(arena, event->subject_id);
+    m->symbol = arena_text(arena, row->symbol);
+    m->side = (Tradewake__V1__Side)row->side;
+    m->type = (Tradewake__V1__OrderType)row->type;
+    m->volume = volume_text(arena, row->volume);
+    m->price = volume_text(arena, row->price);
+    m->stop_loss = arena_decimal(arena, row->stop_loss);
+    m->take_profit = arena_decimal(arena, row->take_profit);
+    m->broker_order_id = arena_text(arena, row->broker_order_id);
+    m->broker_position_id = arena_text(arena, row->broker_position_id);
+    m->filled_volume = volume_text(arena, row->filled);
+    m->average_price = volume_text(arena, row->average_price);
+    m->broker_code = row->broker_code;
+    m->broker_message = arena_text(arena, row->broker_message);
+    m->attempts = row->attempts;
+    m->times = row_times(row, arena);
+    m->received_at = arena_time(arena, event->received_ns);
+    m->updated_at = arena_time(arena, row->updated_ns);
+    m->change_id = row->change_id;
+    m->trace_id = arena_text(arena, event->trace_id);
+    remarks_read(row->remarks, arena, m);
+    const struct tw_copy_id_input input = {.master_id = m->master_id,
+                                           .event_id = m->event_id,
+                                           .follower_id = m->follower_id,
+                                           .subject_id = m->master_position_id,
+                                           .action = copy_action_word(m->action)};
+    fill_order_ids(input, row->order_ids, arena, m);
+    return m->times != NULL && m->received_at != NULL && m->updated_at != NULL ? m : NULL;
+}
+
+struct tw_history_copy copy_row_now(struct tw_copy *copy, const char *copy_id, struct tw_arena *arena)
+{
+    pthread_mutex_lock(copy_mutex(copy));
+    struct tw_history_copy row = copy_row(copy, arena_text(arena, copy->symbol), copy_id, arena);
+    row.broker_order_id = arena_text(arena, row.broker_order_id); /* the copy's own may change */
+    row.broker_position_id = arena_text(arena, row.broker_position_id);
+    row.broker_message = arena_text(arena, row.broker_message);
+    pthread_mutex_unlock(copy_mutex(copy));
+    return row;
+}
+
+Tradewake__V1__Copy *tw_copy_message(struct tw_copy *copy, struct tw_arena *arena)
+{
+    const struct tw_history_event event = record_row(copy->record);
     char id[TW_COPY_ID_BYTES];
     copy_id_make(copy, id);
-    m->copy_id = arena_text(arena, id);
-    m->event_id = record->event_id;
-    m->master_id = record->master->id;
-    m->follower_id = copy->subscription->slot->id;
-    m->subscription_id = copy->subscription->id;
-    m->origin = record->origin;
-    m->master_position_id = record->subject_id;
-    m->trace_id = record->trace_id;
-    m->received_at = arena_time(arena, record->received_wall_ns);
-    pthread_mutex_lock(copy_mutex(copy));
-    fill_live(copy, arena, m);
-    pthread_mutex_unlock(copy_mutex(copy));
-    return m;
+    struct tw_history_copy row = copy_row_now(copy, id, arena);
+    row.event = &event;
+    row.follower_id = copy->subscription->slot->id;
+    row.subscription_id = copy->subscription->id;
+    return row_message(&row, arena);
 }
 
 /* ---- What a sample is about ---- */

@@ -10,6 +10,7 @@
 
 #include <tradewake/base/status.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum tw_log_level { TW_LOG_DEBUG, TW_LOG_INFO, TW_LOG_WARN, TW_LOG_ERROR, TW_LOG_NONE };
@@ -29,5 +30,16 @@ void tw_log_json_set(bool is_json);
  * Thread: any but workers and leaders.  Blocks: as long as stderr does. */
 #define TW_LOG_LINE_BYTES 2048u
 void tw_log(enum tw_log_level level, const char *event, const char *format, ...) TW_PRINTF(3, 4);
+
+/* For events that a stranger can cause as often as he likes: zero it once, static. */
+#define TW_LOG_PACED_LINES_PER_S 20
+struct tw_log_pace {
+    atomic_llong second;
+    atomic_int lines;
+};
+
+/* Whether this second has room for one more line of the event; how many were left out is a line of its own, in the
+ * next second that has one. Races between threads cost a line or two. Thread: as tw_log(). */
+bool tw_log_paced(struct tw_log_pace *pace, const char *event);
 
 #endif

@@ -102,6 +102,8 @@ int64_t tw_call_deadline_mono_ns(const struct tw_call *call); /* INT64_MAX = non
 const char *tw_call_path(const struct tw_call *call);
 const char *tw_call_peer(const struct tw_call *call);          /* "ipv4:127.0.0.1:40122" */
 
+bool tw_call_streams_requests(const struct tw_call *call); /* bidi: messages come one after the other */
+
 /* The first value of a request header, or NULL; valid as long as the call. */
 const char *tw_call_metadata(const struct tw_call *call, const char *key);
 
