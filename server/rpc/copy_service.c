@@ -749,34 +749,52 @@ static bool send_heartbeat(struct tw_call *call, struct watch *watch)
     return watch_write(call, watch, &m);
 }
 
-/* Sends these changes as one batch and gives the copies back; nothing is written when none matches. */
-static void send_changes(struct tw_call *call, struct watch *watch, struct tw_change *changes, size_t n)
-{
+/* One answer with several copies, being put together. Its address must not change. */
+struct outgoing {
     struct tw_arena arena;
-    tw_arena_init(&arena, TW_ANSWER_BYTES_MAX * 2);
     Tradewake__V1__WatchCopiesResponse m;
     Tradewake__V1__CopyBatch batch;
-    tradewake__v1__watch_copies_response__init(&m);
-    tradewake__v1__copy_batch__init(&batch);
-    batch.copies = tw_arena_zero(&arena, (n + 1) * sizeof *batch.copies);
+};
+
+/* False: no memory; send it all the same. */
+static bool outgoing_begin(struct outgoing *out, size_t n_max)
+{
+    tw_arena_init(&out->arena, TW_ANSWER_BYTES_MAX * 2);
+    tradewake__v1__watch_copies_response__init(&out->m);
+    tradewake__v1__copy_batch__init(&out->batch);
+    out->m.payload_case = TRADEWAKE__V1__WATCH_COPIES_RESPONSE__PAYLOAD_BATCH;
+    out->m.batch = &out->batch;
+    out->batch.copies = tw_arena_zero(&out->arena, (n_max + 1) * sizeof *out->batch.copies);
+    return out->batch.copies != NULL;
+}
+
+/* Nothing is written when no copy was put in. */
+static void outgoing_send(struct outgoing *out, struct tw_call *call, struct watch *watch)
+{
+    if (out->batch.n_copies > 0)
+        (void)watch_write(call, watch, &out->m); /* writable: it was looked at before */
+    tw_arena_clear(&out->arena);
+}
+
+/* Sends these changes as one batch and gives the copies back. */
+static void send_changes(struct tw_call *call, struct watch *watch, struct tw_change *changes, size_t n)
+{
+    struct outgoing out;
+    bool has_room = outgoing_begin(&out, n);
     for (size_t i = 0; i < n; i++) {
-        if (batch.copies != NULL && tw_copy_matches(changes[i].copy, &watch->filter)) {
-            Tradewake__V1__Copy *copy = tw_copy_message(changes[i].copy, &arena);
+        if (has_room && tw_copy_matches(changes[i].copy, &watch->filter)) {
+            Tradewake__V1__Copy *copy = tw_copy_message(changes[i].copy, &out.arena);
             if (copy != NULL) {
                 /* The cursor a reader keeps: later changes of this copy come again under their own. */
                 copy->change_id = changes[i].change_id;
-                batch.copies[batch.n_copies++] = copy;
+                out.batch.copies[out.batch.n_copies++] = copy;
             }
         }
         if (changes[i].change_id > watch->last_sent_change_id)
             watch->last_sent_change_id = changes[i].change_id;
         tw_copy_release(changes[i].copy);
     }
-    m.payload_case = TRADEWAKE__V1__WATCH_COPIES_RESPONSE__PAYLOAD_BATCH;
-    m.batch = &batch;
-    if (batch.n_copies > 0)
-        (void)watch_write(call, watch, &m); /* writable: it was looked at before */
-    tw_arena_clear(&arena);
+    outgoing_send(&out, call, watch);
 }
 
 static bool has_backlog(const struct watch *watch)
@@ -812,23 +830,14 @@ static Tradewake__V1__Copy *backlog_next(struct watch *watch, struct tw_arena *a
 
 static void send_backlog(struct tw_call *call, struct watch *watch)
 {
-    struct tw_arena arena;
-    tw_arena_init(&arena, TW_ANSWER_BYTES_MAX * 2);
-    Tradewake__V1__WatchCopiesResponse m;
-    Tradewake__V1__CopyBatch batch;
-    tradewake__v1__watch_copies_response__init(&m);
-    tradewake__v1__copy_batch__init(&batch);
-    batch.copies = tw_arena_zero(&arena, (watch->max_batch + 1) * sizeof *batch.copies);
-    while (batch.copies != NULL && batch.n_copies < watch->max_batch && has_backlog(watch)) {
-        Tradewake__V1__Copy *copy = backlog_next(watch, &arena);
+    struct outgoing out;
+    bool has_room = outgoing_begin(&out, watch->max_batch);
+    while (has_room && out.batch.n_copies < watch->max_batch && has_backlog(watch)) {
+        Tradewake__V1__Copy *copy = backlog_next(watch, &out.arena);
         if (copy != NULL)
-            batch.copies[batch.n_copies++] = copy;
+            out.batch.copies[out.batch.n_copies++] = copy;
     }
-    m.payload_case = TRADEWAKE__V1__WATCH_COPIES_RESPONSE__PAYLOAD_BATCH;
-    m.batch = &batch;
-    if (batch.n_copies > 0)
-        (void)watch_write(call, watch, &m); /* writable: it was looked at before */
-    tw_arena_clear(&arena);
+    outgoing_send(&out, call, watch);
 }
 
 /* The feed's next batch, when it is full or its time has come. False: not yet. */
