@@ -40,6 +40,13 @@ counts() {
         END { if (seen) print p, f }' "$1"
 }
 
+# What a reader needs of a failed suite, said once more before the last line: whoever cuts the output of
+# a run keeps its end. Names first, then what they said: ctest's list, Criterion's, sanitizers' and ours.
+reasons() {
+    grep -E '^[[:space:]]+[0-9]+ - .*\(|^(FAIL|FAILED|ERROR|not ok)\b' "$1" | tail -n 12
+    grep -E '^(\[----\]|\[FAIL\]|\[CRASH\]) |Sanitizer:|runtime error:|Assertion|ssertion.*failed|^[A-Za-z.]*Error:' "$1" | head -n 12
+}
+
 # suite NAME LIMIT_S COMMAND...: one line, and its share of the sum. A suite that ends badly without
 # having counted a failure is one failure; one without a closing line is one test.
 suite() {
@@ -58,6 +65,7 @@ suite() {
     if [ "$f" -gt 0 ]; then
         [ "$code" -ne 124 ] || echo "     | it did not end within $limit_s s"
         tail -n 60 "$log" | sed 's/^/     | /'
+        { echo "FAIL $name, code $code"; reasons "$log" | sed 's/^/     | /'; } >>"$logs/failed.txt"
     fi
     [ "$f" -eq 0 ]
 }
@@ -190,6 +198,7 @@ for part in "${parts[@]}"; do
     case " ${all[*]} " in *" $part "*) ;; *) usage ;; esac
 done
 mkdir -p "$logs"
+: >"$logs/failed.txt"
 if step packages docker/install-deps.sh build test examples; then
     for part in "${parts[@]}"; do
         case $part in
@@ -198,5 +207,6 @@ if step packages docker/install-deps.sh build test examples; then
         esac
     done
 fi
+[ ! -s "$logs/failed.txt" ] || { printf '\nwhat failed, once more:\n'; cat "$logs/failed.txt"; }
 printf '\n%d passed, %d failed\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]

@@ -18,7 +18,7 @@ Test(wire_calls, a_call_is_answered_and_told_when_it_was_received, .timeout = 20
     struct tw_wire_answer answer;
     int64_t before_ns = tw_mono_ns();
 
-    tw_status status = submit(&pair, "echo-1", "EURUSD", 5000, &response, &answer);
+    tw_status status = submit(&pair, "echo-1", "EURUSD", 60000, &response, &answer);
 
     cr_assert_eq(status, TW_OK);
     cr_expect_str_eq(response->event_id, "echo-1");
@@ -28,7 +28,7 @@ Test(wire_calls, a_call_is_answered_and_told_when_it_was_received, .timeout = 20
     cr_expect_geq(received_ns, before_ns);
     cr_expect_leq(received_ns, tw_mono_ns());
     int64_t left_ns = atomic_load(&seen.deadline_mono_ns) - before_ns;
-    cr_expect(left_ns > 4800 * TW_NS_PER_MS && left_ns < 5200 * TW_NS_PER_MS,
+    cr_expect(left_ns > 50 * TW_NS_PER_S && left_ns < 70 * TW_NS_PER_S,
               "the deadline arrived as %lld ns from now", (long long)left_ns);
     cr_expect(await_count(&seen.finished, 1));
     pair_stop(&pair);
