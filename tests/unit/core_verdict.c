@@ -256,6 +256,17 @@ Test(core_verdict, not_found_proves_absence_after_time_out_and_settle_time_twice
     cr_expect(verdict.same_id_again, "it never existed: its id is free");
 }
 
+Test(core_verdict, what_was_sent_long_ago_if_ever_is_asked_for_a_second_time_at_once)
+{
+    const struct tw_ack gone = {.outcome = TW_OUTCOME_NOT_FOUND};
+    struct tw_call_state state = state_of(TW_OP_CLOSE);
+    bool absence;
+    state.lookups = 3;
+    cr_expect_eq(tw_verdict_on_lookup(&state, &gone, SETTLED, &absence).at_mono_ns - SETTLED, MS(2000));
+    int64_t later = SETTLED + MS(5001);
+    cr_expect_eq(tw_verdict_on_lookup(&state, &gone, later, &absence).at_mono_ns - later, MS(50));
+}
+
 Test(core_verdict, what_is_proved_absent_is_sent_again_only_where_that_does_no_harm)
 {
     static const struct {

@@ -21,11 +21,11 @@ static void require(bool ok, const char *what, const char *why)
 bool house_try(struct house *house, struct tw_engine_options options, struct tw_error *error)
 {
     const struct tw_executor_options executor = {.threads_ready = 128, .threads_max = 1024};
-    *house = (struct house){0};
+    *house = (struct house){.paper_dir = house->paper_dir};
     tw_arena_init(&house->arena, 16 * 1024 * 1024);
     require(tw_reactor_start("reactor", &house->reactor, error) == TW_OK, "reactor", error->text);
     require(tw_executor_start(&executor, &house->executor, error) == TW_OK, "executor", error->text);
-    const struct tw_adapter_options adapter = {.reactor = house->reactor};
+    const struct tw_adapter_options adapter = {.reactor = house->reactor, .state_dir = house->paper_dir};
     require(tw_adapter_paper.open(&adapter, &house->paper, error) == TW_OK, "paper", error->text);
     house->adapters[0] = (struct tw_engine_adapter){&tw_adapter_paper, house->paper};
     options.executor = house->executor;
@@ -55,7 +55,7 @@ void house_close(struct house *house, bool is_clean)
     tw_engine_stop(house->engine);
     tw_adapter_paper.close(house->paper);
     tw_arena_clear(&house->arena);
-    *house = (struct house){0};
+    *house = (struct house){.paper_dir = house->paper_dir};
 }
 
 static char *text(const char *value)
@@ -75,23 +75,35 @@ static void arena_renew(struct house *house)
     tw_arena_init(&house->arena, 16 * 1024 * 1024);
 }
 
-bool house_follower(struct house *house, const char *follower_id, const char *latency)
+enum { CONFIG_MAX = 8 };
+
+bool house_follower_with(struct house *house, const char *follower_id, const char *const *config)
 {
     struct tw_refusal refusal = {0};
     Tradewake__V1__Follower follower, *made;
-    Tradewake__V1__Follower__AdapterConfigEntry entry, *config[] = {&entry};
+    Tradewake__V1__Follower__AdapterConfigEntry entries[CONFIG_MAX], *list[CONFIG_MAX];
+    size_t n = 0;
+    for (; n < CONFIG_MAX && config[2 * n] != NULL; n++) {
+        tradewake__v1__follower__adapter_config_entry__init(&entries[n]);
+        entries[n].key = text(config[2 * n]);
+        entries[n].value = text(config[2 * n + 1]);
+        list[n] = &entries[n];
+    }
     tradewake__v1__follower__init(&follower);
-    tradewake__v1__follower__adapter_config_entry__init(&entry);
-    entry.key = text("latency");
-    entry.value = text(latency);
     follower.follower_id = text(follower_id);
     follower.max_parallel = 2;
     follower.adapter = text("paper");
-    follower.adapter_config = config;
-    follower.n_adapter_config = 1;
+    follower.adapter_config = list;
+    follower.n_adapter_config = n;
     arena_renew(house);
     return told(house, tw_engine_follower_create(house->engine, &follower, "", &house->arena, &made, &refusal),
                 &refusal);
+}
+
+bool house_follower(struct house *house, const char *follower_id, const char *latency)
+{
+    const char *const config[] = {"latency", latency, NULL};
+    return house_follower_with(house, follower_id, config);
 }
 
 bool house_subscribe(struct house *house, const char *master_id, const char *follower_id, char *ret_id)

@@ -4,7 +4,8 @@
 
 #include <tradewake/engine/engine.h>
 
-struct house {
+struct house { /* zeroed before it is first opened */
+    const char *paper_dir; /* the built-in broker's ledger, set before opening; NULL = it forgets */
     struct tw_executor *executor;
     struct tw_reactor *reactor;
     void *paper;
@@ -22,6 +23,8 @@ bool house_try(struct house *house, struct tw_engine_options options, struct tw_
 void house_close(struct house *house, bool is_clean);
 
 bool house_follower(struct house *house, const char *follower_id, const char *latency);
+/* config: keys and values of the broker's settings in turn, ended by NULL. */
+bool house_follower_with(struct house *house, const char *follower_id, const char *const *config);
 /* ret_id: 65 bytes, or NULL. */
 bool house_subscribe(struct house *house, const char *master_id, const char *follower_id, char *ret_id);
 

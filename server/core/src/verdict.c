@@ -10,6 +10,7 @@
 #define CALL_BACKOFF_MAX_NS (5 * TW_NS_PER_S)
 #define LOOKUP_BACKOFF_MIN_NS (250 * TW_NS_PER_MS)
 #define LOOKUP_BACKOFF_MAX_NS (5 * TW_NS_PER_S)
+#define LOOKUP_AGAIN_NS (50 * TW_NS_PER_MS)
 #define PRICE_MOVED_NS (10 * TW_NS_PER_MS) /* a fresh price is there at once; a breath for the venue */
 
 enum { ABSENCES_FOR_PROOF = 2 };
@@ -94,6 +95,17 @@ static struct tw_verdict ask(const struct tw_call_state *state, const struct tw_
     };
 }
 
+/* Once more, to be sure. What may last have been sent long ago is not waited for: after a start a netting account's
+ * orders, all of one key, are asked for one after the other. */
+static struct tw_verdict ask_for_proof(const struct tw_call_state *state, const struct tw_ack *ack, int64_t now_mono_ns)
+{
+    struct tw_verdict verdict = ask(state, ack, now_mono_ns);
+    bool is_long_ago = now_mono_ns - state->call_deadline_mono_ns - state->settle_ns > LOOKUP_BACKOFF_MAX_NS;
+    if (is_long_ago)
+        verdict.at_mono_ns = now_mono_ns + LOOKUP_AGAIN_NS;
+    return verdict;
+}
+
 /* Part of a close is no end: the rest goes on. Part of an open is all there will be. */
 static struct tw_verdict partly(const struct tw_call_state *state, const struct tw_ack *ack,
                                 int64_t now_mono_ns)
@@ -172,7 +184,7 @@ struct tw_verdict tw_verdict_on_lookup(const struct tw_call_state *state, const 
 
     *ret_absence = true;
     if (state->absences + 1 < ABSENCES_FOR_PROOF)
-        return ask(state, &unknown, now_mono_ns);
+        return ask_for_proof(state, &unknown, now_mono_ns);
     /* A close or a change that comes twice does no harm; an open does, so the adapter must stand by it. */
     if ((state->not_found_is_final || !opens(state)) && may_call_again(state, 0))
         return call_at(now_mono_ns, REASON(UNSPECIFIED), true);

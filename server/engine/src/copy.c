@@ -938,12 +938,13 @@ static void order_asked(const struct tw_copy *copy, struct tw_order *order)
         memcpy(order->client_order_id, copy->leg->open_order_id, sizeof order->client_order_id);
 }
 
-/* The first id follows from the event and needs no record. That there is a further one must be known
- * after a crash, whatever it takes with it: else the one before would be asked for, found wanting, and sent
- * again beside it. */
+/* The first id follows from the event, which comes again if a crash takes it, and needs no record. What the service
+ * made itself does not come again under its id; and that there is a further id must be known after a crash, whatever it
+ * takes with it: else the one before would be asked for, found wanting, and sent again beside it. */
 static bool is_id_written(const struct tw_copy *copy)
 {
-    return copy->record->engine->log == NULL || (copy->order_leg == 0 && copy->id_attempt == 0) ||
+    bool is_first = copy->order_leg == 0 && copy->id_attempt == 0 && copy->record->origin == ORIGIN(EVENT);
+    return copy->record->engine->log == NULL || is_first ||
            (copy->written_leg == copy->order_leg && copy->written_attempt == copy->id_attempt);
 }
 
@@ -1010,6 +1011,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
             copy->state = STATE(SENT);
             copy->reason = copy->is_protecting ? REASON(UNPROTECTED) : REASON(UNSPECIFIED);
             flight->number = ++copy->calls;
+            copy->is_counted = false; /* what was asked for is not what is asked for from here on */
             copy->last_op = (uint8_t)order->op;
             copy->leg_ids[copy->order_leg] = copy->id_attempt + 1;
             copy->lookups = copy->absences = 0;
@@ -1210,17 +1212,56 @@ static void ticket_close(struct tw_leg *leg, const char *ticket, tw_decimal clos
         ticket_pop(leg);
 }
 
-static void apply_close(struct tw_copy *copy, const struct tw_order *order, const struct tw_ack *ack)
+/* What a close was sent to, or was of; a look-up asks by id, and the answer says of which position it was. */
+static const char *ticket_of_close(const struct flight *flight)
+{
+    const struct tw_order *order = &flight->call.order;
+    return order->position_id[0] != '\0' ? order->position_id : flight->call.ack.position_id;
+}
+
+static tw_decimal ticket_holds(const struct tw_leg *leg, const char *ticket)
+{
+    if (strcmp(leg->ticket, ticket) == 0)
+        return leg->ticket_held;
+    for (const struct older_ticket *older = leg->older; older != NULL; older = older->next)
+        if (strcmp(older->id, ticket) == 0)
+            return older->held;
+    return 0;
+}
+
+/* Whether what a look-up finds of a close is in the leg already: the broker said since the call what is left, and
+ * that is less what was closed. (Told in between: the leg holds too much on the books, which the next comparison
+ * mends; counted twice it would hold too little, and a close would leave the rest open.) */
+static bool is_counted(const struct tw_copy *copy)
+{
+    return copy->is_counted || (copy->leg != NULL && copy->n_told != copy->leg->n_told);
+}
+
+/* How much of what a close filled the leg holds still. What the broker says it left of the position decides, where
+ * it does say so: then nothing is taken off twice, whatever was told or compared before the answer came. */
+static tw_decimal closed_by(const struct tw_copy *copy, const struct flight *flight)
+{
+    const struct tw_leg *leg = copy->leg;
+    const struct tw_ack *ack = &flight->call.ack;
+    tw_decimal closed = ack->filled_volume < leg->held ? ack->filled_volume : leg->held;
+    if (leg->slot->caps.netting || ack->remaining_volume == TW_DECIMAL_UNSET)
+        return flight->phase == PHASE_LOOKUP && is_counted(copy) ? 0 : closed;
+    tw_decimal held = ticket_holds(leg, ticket_of_close(flight));
+    tw_decimal less = held > ack->remaining_volume ? held - ack->remaining_volume : 0;
+    return closed < less ? closed : less;
+}
+
+static void apply_close(struct tw_copy *copy, const struct flight *flight)
 {
     struct tw_leg *leg = copy->leg;
-    tw_decimal closed = ack->filled_volume < leg->held ? ack->filled_volume : leg->held;
+    const char *ticket = ticket_of_close(flight);
+    tw_decimal closed = closed_by(copy, flight);
+    bool is_there = ticket[0] == '\0' || leg_has_ticket(leg, ticket); /* else it is called otherwise by now */
     leg->held -= closed;
     leg->wanted -= closed < leg->wanted ? closed : leg->wanted;
     if (!leg->is_closed)
         leg->listing->open_volume -= closed;
-    /* A look-up asks by id; the answer says of which position it was. */
-    ticket_close(leg, order->position_id[0] != '\0' ? order->position_id : ack->position_id, closed,
-                 ack->remainder_position_id);
+    ticket_close(leg, ticket, closed, is_there ? flight->call.ack.remainder_position_id : "");
     if (leg->held <= 0)
         leg_close(leg);
 }
@@ -1310,14 +1351,6 @@ static enum tw_order_op op_answered(const struct flight *flight)
     return flight->call.order.op == TW_OP_CANCEL && was_close ? TW_OP_CLOSE : flight->call.order.op;
 }
 
-/* Whether what a look-up finds of a close is in the leg already: the broker said since the call what is left, and
- * that is less what was closed. (Told in between: the leg holds too much on the books, which the next comparison
- * mends; counted twice it would hold too little, and a close would leave the rest open.) */
-static bool is_counted(const struct tw_copy *copy)
-{
-    return copy->is_counted || (copy->leg != NULL && copy->n_told != copy->leg->n_told);
-}
-
 /* What the answer changes at the position. Under the slot's mutex. order: what was sent, which for a
  * netting account, a cancel or late stops is not what the copy is. */
 static void apply(struct tw_copy *copy, const struct flight *flight)
@@ -1370,8 +1403,8 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         apply_open(copy, ack);
     else if (copy->op == TW_OP_PLACE && (holds || waits_there))
         apply_place(copy, ack);
-    else if (!is_opening && executed && !(flight->phase == PHASE_LOOKUP && is_counted(copy)))
-        apply_close(copy, order, ack);
+    else if (!is_opening && executed)
+        apply_close(copy, flight);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
     else if (!is_opening && is_gone && op == TW_OP_CLOSE)
@@ -1916,6 +1949,7 @@ void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscri
     copy->volume = copy->price = copy->stop_price = TW_DECIMAL_UNSET;
     copy->stop_loss = copy->take_profit = TW_DECIMAL_UNSET;
     copy->window_end_wall_ns = INT64_MAX;
+    copy->written_attempt = UINT32_MAX;
     copy->job.run = run;
     copy->job.cancelled = cancelled;
     copy->job.lost = lost;

@@ -441,8 +441,7 @@ static void plan_one_close(struct planning *p, struct tw_copy *copy)
     copy->price = p->event->price;
     close_ready(copy, leg, p->is_full_close,
                 decision.volume > 0 ? decision.volume : leg->wanted, action);
-    /* All of a position by its ticket can be closed twice without harm; a part of it, or of a sum, cannot. */
-    if (may_be_known(p) && (!p->is_full_close || leg->slot->caps.netting)) {
+    if (may_be_known(p)) {
         copy->is_counted = leg->is_mended;
         copy_ask_first(copy);
     }

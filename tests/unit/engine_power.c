@@ -1,0 +1,259 @@
+/* After a power cut: what the log has not, and the broker may have, when the upstream sends it once more. */
+#include "engine_house.h"
+
+#include <internal.h>
+
+#include <tradewake/base/log.h>
+
+#include <criterion/criterion.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOTS(hundredths) ((tw_decimal)(hundredths) * (TW_DECIMAL_ONE / 100))
+
+static struct house house;
+static char dir[64], journal_dir[80], paper_dir[80];
+static int64_t before_the_cut_ns;
+
+/* ---- A disk whose syncs can be held up ---- */
+
+static atomic_bool is_held;
+
+static int held_sync(void *context, int fd)
+{
+    const struct tw_journal_disk *real = tw_journal_disk_real();
+    (void)context;
+    while (atomic_load(&is_held))
+        (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){0, TW_NS_PER_MS}, NULL);
+    return real->fdatasync(real->context, fd);
+}
+
+static struct tw_journal_disk disk;
+
+static void setup(void)
+{
+    tw_log_level_set(TW_LOG_NONE);
+    (void)snprintf(dir, sizeof dir, "/tmp/tradewake-power-XXXXXX");
+    cr_assert_not_null(mkdtemp(dir));
+    (void)snprintf(journal_dir, sizeof journal_dir, "%s/journal", dir);
+    (void)snprintf(paper_dir, sizeof paper_dir, "%s/paper", dir);
+    cr_assert_eq(mkdir(paper_dir, 0700), 0);
+    house.paper_dir = paper_dir;
+    disk = *tw_journal_disk_real();
+    disk.fdatasync = held_sync;
+}
+
+static void teardown(void)
+{
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf --one-file-system %s", dir);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(engine_power, .init = setup, .fini = teardown, .timeout = 60);
+
+static void start(const char *boot_id)
+{
+    house_open(&house, (struct tw_engine_options){.journal_dir = journal_dir,
+                                                  .journal_syncs = true,
+                                                  .journal_segment_bytes = 65536,
+                                                  .journal_disk = &disk,
+                                                  .boot_id = boot_id,
+                                                  .copies_remembered = 1000,
+                                                  .events_remembered = 1000,
+                                                  .events_kept_ns = 3600 * TW_NS_PER_S});
+}
+
+static struct tw_slot *slot(void)
+{
+    struct tw_slot *found = NULL;
+    HASH_FIND_STR(house.engine->slots, "F", found);
+    cr_assert_not_null(found);
+    return found;
+}
+
+static struct tw_leg *leg(void)
+{
+    struct tw_position *position = NULL;
+    HASH_FIND_STR(house.engine->masters->positions, "p1", position);
+    cr_assert_not_null(position);
+    return position_leg(position, slot());
+}
+
+/* One follower, one position of 0.40. */
+static void life_before(const char *const *config)
+{
+    start("before");
+    cr_assert(house_follower_with(&house, "F", config), "%s", house.reason);
+    cr_assert(house_subscribe(&house, "M", "F", NULL), "%s", house.reason);
+    struct tw_submitted open;
+    cr_assert(house_submit(&house,
+                           &(struct house_event){.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e1",
+                                                 .position_id = "p1", .volume = "0.40"},
+                           &open),
+              "%s", house.reason);
+    cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
+    tw_record_release(open.record);
+    cr_assert_eq(leg()->held, LOTS(40));
+    before_the_cut_ns = tw_wall_ns();
+}
+
+static void moment(void)
+{
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){0, TW_NS_PER_MS}, NULL);
+}
+
+/* Its copies wait for a look-up now and then: then nothing is queued, and it is not over. */
+static void end_awaited(struct tw_record *record)
+{
+    while (tw_record_pending(record, TW_WAIT_DONE) > 0)
+        moment();
+}
+
+static bool is_mended(struct tw_slot *of, const struct tw_leg *which)
+{
+    pthread_mutex_lock(&of->mutex);
+    bool mended = which->is_mended;
+    pthread_mutex_unlock(&of->mutex);
+    return mended;
+}
+
+static void life_after(void)
+{
+    house_close(&house, false);
+    start("after");
+    cr_assert_neq(house.engine->power_lost_wall_ns, 0);
+    while (!is_mended(slot(), leg())) /* its broker has been asked for everything */
+        moment();
+}
+
+static tw_decimal held_there(void)
+{
+    struct tw_snapshot snapshot = {0};
+    struct tw_adapter_call call = {.deadline_mono_ns = tw_mono_ns() + TW_NS_PER_S, .snapshot = &snapshot};
+    slot()->ops->snapshot(slot()->session, &call);
+    cr_assert_eq(call.ack.outcome, TW_OUTCOME_DONE);
+    tw_decimal volume = 0;
+    for (size_t i = 0; i < snapshot.n_positions; i++)
+        volume += snapshot.positions[i].volume;
+    tw_snapshot_clear(&snapshot);
+    return volume;
+}
+
+/* A close of p1 whose answer the run before had not given; volume NULL = of all. Returns what the copy filled. */
+static tw_decimal close_comes_again(const char *volume)
+{
+    struct tw_submitted close;
+    cr_assert(house_submit(&house,
+                           &(struct house_event){.kind = TW_EVENT_CLOSE, .master_id = "M", .event_id = "e2",
+                                                 .position_id = "p1", .volume = volume,
+                                                 .observed_wall_ns = before_the_cut_ns},
+                           &close),
+              "%s", house.reason);
+    end_awaited(close.record);
+    tw_decimal filled = close.record->copies[0].filled;
+    tw_record_release(close.record);
+    return filled;
+}
+
+/* What the run before sent of that close, and the log knows nothing of. */
+static void broker_closed(const char *action, tw_decimal volume)
+{
+    struct tw_adapter_call call = {
+        .deadline_mono_ns = tw_mono_ns() + TW_NS_PER_S,
+        .order = {.op = TW_OP_CLOSE, .side = TW_SELL, .type = TW_ORDER_MARKET, .symbol = "EURUSD", .reduce_only = true}};
+    const struct tw_copy_id_input input = {
+        .master_id = "M", .event_id = "e2", .follower_id = "F", .subject_id = "p1", .action = action};
+    tw_copy_id(&input, call.order.client_order_id);
+    memcpy(call.order.position_id, leg()->ticket, sizeof call.order.position_id);
+    call.order.volume = volume;
+    call.order.price = call.order.stop_price = TW_DECIMAL_UNSET;
+    call.order.stop_loss = call.order.take_profit = TW_DECIMAL_UNSET;
+    slot()->ops->execute(slot()->session, &call);
+    cr_assert_eq(call.ack.outcome, TW_OUTCOME_DONE);
+}
+
+#define QUICK "latency", "constant:1ms", "call_timeout", "100ms", "settle", "20ms"
+
+static const char *const plain[] = {QUICK, NULL};
+static const char *const new_tickets[] = {QUICK, "remainder", "new_ticket", NULL};
+static const char *const first_close_is_lost[] = {QUICK, "faults", "close#1=timeout_executed", NULL};
+
+Test(engine_power, a_part_that_was_never_sent_is_counted_once_when_its_answer_is_lost)
+{
+    life_before(first_close_is_lost);
+    life_after();
+    cr_expect_eq(close_comes_again("0.30"), LOTS(30));
+    cr_expect_eq(held_there(), LOTS(10));
+    cr_expect_eq(leg()->held, LOTS(10));
+    house_close(&house, true);
+}
+
+Test(engine_power, a_part_that_was_sent_is_not_sent_again)
+{
+    life_before(plain);
+    broker_closed("PARTIAL_CLOSE", LOTS(30));
+    life_after();
+    (void)close_comes_again("0.30");
+    cr_expect_eq(held_there(), LOTS(10));
+    cr_expect_eq(leg()->held, LOTS(10));
+    house_close(&house, true);
+}
+
+/* The order was on its way when the power went, and arrives after the broker was asked what it holds. */
+Test(engine_power, a_part_that_arrives_after_the_comparison_is_not_sent_again)
+{
+    life_before(new_tickets);
+    life_after();
+    broker_closed("PARTIAL_CLOSE", LOTS(30));
+    cr_expect_eq(close_comes_again("0.30"), LOTS(30));
+    cr_expect_eq(held_there(), LOTS(10));
+    cr_expect_eq(leg()->held, LOTS(10));
+    house_close(&house, true);
+}
+
+Test(engine_power, a_close_that_was_carried_out_in_part_goes_on_under_another_id)
+{
+    life_before(plain);
+    broker_closed("CLOSE", LOTS(10));
+    life_after();
+    cr_expect_eq(close_comes_again(NULL), LOTS(40));
+    cr_expect_eq(held_there(), 0);
+    house_close(&house, true);
+}
+
+/* ---- What the service does by itself comes under no id that anybody would send again ---- */
+
+static bool waits_for_journal(struct tw_copy *copy)
+{
+    pthread_mutex_lock(&slot()->mutex);
+    bool waits = copy->waits_for_journal;
+    pthread_mutex_unlock(&slot()->mutex);
+    return waits;
+}
+
+Test(engine_power, a_repair_is_sent_once_it_is_durable)
+{
+    life_before(plain);
+    struct tw_position *position = leg()->position;
+    atomic_store(&is_held, true);
+    pthread_mutex_lock(&position->master->mutex);
+    struct tw_record *record = sequencer_close_legs(position->master, position, NULL, ORIGIN(REPAIR), "~repair/1");
+    pthread_mutex_unlock(&position->master->mutex);
+    cr_assert_not_null(record);
+    while (!waits_for_journal(&record->copies[0]))
+        moment();
+    cr_expect_eq(held_there(), LOTS(40));
+    atomic_store(&is_held, false);
+    end_awaited(record);
+    cr_expect_eq(record->copies[0].state, STATE(DONE));
+    cr_expect_eq(held_there(), 0);
+    tw_record_release(record);
+    house_close(&house, true);
+}
