@@ -148,15 +148,20 @@ class Round:
             raise Failed("%s was not reached %d times in the start after %s" % (name, n, first))
 
     def run(self):
+        is_good = False
         try:
             self.crash()
             self.recover()
+            is_good = True
         except (Broken, Refused, TimeoutError) as error:
             raise Failed("%s: %s" % (type(error).__name__, error))
         finally:
             if self.fleet.client is not None:
                 self.fleet.client.close()
-            self.fleet.server.end(keep=os.environ.get("TW_FAULTS_KEEP") is not None)
+            keep = not is_good and os.environ.get("TW_FAULTS_KEEP") is not None
+            if keep:
+                self.steps.append("kept in %s" % self.fleet.server.folder)
+            self.fleet.server.end(keep=keep)
 
     def crash(self):
         point, n = self.point, self.random.randint(1, self.point.n_max)
