@@ -1,11 +1,13 @@
 /* The program: commands, and the serving side that two of them start. */
 #include <tradewake/cli/cli.h>
 
+#include "audit_tool.h"
 #include "journal_tool.h"
 #include "serve.h"
 
 int main(int argc, char **argv)
 {
-    const struct tw_cli_host host = {.version = TW_VERSION, .serve = tw_serve, .journal = tw_journal_command};
+    const struct tw_cli_host host = {
+        .version = TW_VERSION, .serve = tw_serve, .journal = tw_journal_command, .audit = tw_audit_command};
     return tw_cli_run(&host, argc, argv);
 }

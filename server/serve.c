@@ -233,6 +233,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .snapshot = tw_fault("SNAPSHOTS_HERE") != NULL ? NULL : tw_snapshot_in_process,
         .history_path = is_journaled ? server->history_path : NULL,
         .history_keep_ns = settings->history_keep_ns,
+        .audit_keep_ns = settings->audit_keep_ns,
     };
     struct tw_engine *engine = NULL;
     tw_status status = tw_engine_start(&engine_options, &engine, error);

@@ -160,7 +160,7 @@ void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *reques
     }
     Tradewake__V1__Copy *answer = tw_copy_message(copy, tw_call_arena(call));
     tw_record_release(record);
-    if (answer != NULL && !tw_gate_sees(call, answer->master_id, answer->follower_id)) {
+    if (answer != NULL && !tw_gate_finds(call, request, answer->master_id, answer->follower_id)) {
         refuse_unknown(call, m->copy_id);
         return;
     }
@@ -175,7 +175,8 @@ void tw_get_copy_on_past(struct tw_call *call)
     const struct tw_past *past = tw_call_data(call);
     if (past->is_behind)
         refuse_behind(call);
-    else if (past->n == 0 || !tw_gate_sees(call, past->copies[0]->master_id, past->copies[0]->follower_id))
+    else if (past->n == 0 || !tw_gate_finds(call, &past->copies[0]->base, past->copies[0]->master_id,
+                                              past->copies[0]->follower_id))
         refuse_unknown(call, past->copy_id);
     else
         tw_call_answer(call, &past->copies[0]->base);

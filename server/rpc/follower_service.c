@@ -1,4 +1,5 @@
 /* follower_service.c - tradewake.v1.FollowerService: the engine's fleet, method by method. */
+#include "audit.h"
 #include "gate.h"
 #include "services.h"
 
@@ -17,6 +18,49 @@ static void reply(struct tw_call *call, bool ok, const ProtobufCMessage *answer,
         tw_call_answer(call, answer);
     else
         tw_call_refuse(call, refusal);
+}
+
+/* The same for a change, with what there was before (NULL = nothing) and what there is now: the audit has it before the
+ * caller does. */
+static void reply_changed(struct tw_call *call, const ProtobufCMessage *request, const ProtobufCMessage *before,
+                          const ProtobufCMessage *after, bool ok, const ProtobufCMessage *answer,
+                          const struct tw_refusal *refusal)
+{
+    const struct tw_audited audited = {
+        .request = request, .before = before, .after = ok ? after : NULL, .refusal = ok ? NULL : refusal};
+    tw_audit_change(call, &audited);
+    reply(call, ok, answer, refusal);
+}
+
+/* As they are now; NULL = there is none. */
+static const ProtobufCMessage *follower_now(struct tw_call *call, const char *follower_id)
+{
+    struct tw_refusal ignored = {0};
+    Tradewake__V1__Follower *follower = NULL;
+    (void)tw_engine_follower_get(tw_services_engine(), follower_id, tw_call_arena(call), &follower, &ignored);
+    return follower != NULL ? &follower->base : NULL;
+}
+
+static const ProtobufCMessage *subscription_now(struct tw_call *call, const char *subscription_id)
+{
+    struct tw_refusal ignored = {0};
+    Tradewake__V1__Subscription *subscription = NULL;
+    (void)tw_engine_subscription_get(tw_services_engine(), subscription_id, tw_call_arena(call), &subscription, &ignored);
+    return subscription != NULL ? &subscription->base : NULL;
+}
+
+enum { HALTS_SHOWN_MAX = 4096 };
+
+static const ProtobufCMessage *halt_now(struct tw_call *call, const char *follower_id, const char *master_id, bool everything)
+{
+    struct tw_arena *arena = tw_call_arena(call);
+    Tradewake__V1__ActiveHalt **halts = tw_arena_zero(arena, HALTS_SHOWN_MAX * sizeof *halts);
+    size_t n = halts != NULL ? tw_engine_halts_list(tw_services_engine(), arena, halts, HALTS_SHOWN_MAX) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (halts[i]->everything == everything && strcmp(halts[i]->follower_id, follower_id) == 0 &&
+            strcmp(halts[i]->master_id, master_id) == 0)
+            return &halts[i]->base;
+    return NULL;
 }
 
 static void refuse_large(struct tw_call *call)
@@ -43,7 +87,8 @@ METHOD(create_follower, CreateFollowerRequest)
     Tradewake__V1__Follower *answer = NULL;
     bool ok = tw_engine_follower_create(tw_services_engine(), m->follower, m->request_id,
                                         tw_call_arena(call), &answer, &refusal);
-    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+    const ProtobufCMessage *now = ok ? &answer->base : NULL;
+    reply_changed(call, &m->base, NULL, now, ok, now, &refusal);
 }
 
 METHOD(get_follower, GetFollowerRequest)
@@ -58,22 +103,25 @@ METHOD(get_follower, GetFollowerRequest)
 METHOD(update_follower, UpdateFollowerRequest)
 {
     struct tw_refusal refusal = {0};
+    const ProtobufCMessage *before = m->follower != NULL ? follower_now(call, m->follower->follower_id) : NULL;
     Tradewake__V1__Follower *answer = NULL;
     bool ok = tw_engine_follower_update(tw_services_engine(), m->follower,
                                         m->update_mask != NULL ? m->update_mask->paths : NULL,
                                         m->update_mask != NULL ? m->update_mask->n_paths : 0,
                                         tw_call_arena(call), &answer, &refusal);
-    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+    const ProtobufCMessage *now = ok ? &answer->base : NULL;
+    reply_changed(call, &m->base, before, now, ok, now, &refusal);
 }
 
 METHOD(delete_follower, DeleteFollowerRequest)
 {
     struct tw_refusal refusal = {0};
+    const ProtobufCMessage *before = follower_now(call, m->follower_id);
     Tradewake__V1__DeleteFollowerResponse answer;
     tradewake__v1__delete_follower_response__init(&answer);
     bool ok = tw_engine_follower_delete(tw_services_engine(), m->follower_id, m->on_open,
                                         &answer.closing, &refusal);
-    reply(call, ok, &answer.base, &refusal);
+    reply_changed(call, &m->base, before, NULL, ok, &answer.base, &refusal);
 }
 
 METHOD(list_followers, ListFollowersRequest)
@@ -107,7 +155,8 @@ METHOD(create_subscription, CreateSubscriptionRequest)
     Tradewake__V1__Subscription *answer = NULL;
     bool ok = tw_engine_subscription_create(tw_services_engine(), m->subscription, m->request_id,
                                             tw_call_arena(call), &answer, &refusal);
-    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+    const ProtobufCMessage *now = ok ? &answer->base : NULL;
+    reply_changed(call, &m->base, NULL, now, ok, now, &refusal);
 }
 
 METHOD(get_subscription, GetSubscriptionRequest)
@@ -116,7 +165,7 @@ METHOD(get_subscription, GetSubscriptionRequest)
     Tradewake__V1__Subscription *answer = NULL;
     bool ok = tw_engine_subscription_get(tw_services_engine(), m->subscription_id, tw_call_arena(call),
                                          &answer, &refusal);
-    if (ok && !tw_gate_sees(call, answer->master_id, answer->follower_id))
+    if (ok && !tw_gate_finds(call, &m->base, answer->master_id, answer->follower_id))
         ok = tw_refuse(&refusal, REFUSAL(NOT_FOUND), "subscription_id", "there is no subscription \"%.64s\"",
                        m->subscription_id);
     reply(call, ok, ok ? &answer->base : NULL, &refusal);
@@ -125,22 +174,26 @@ METHOD(get_subscription, GetSubscriptionRequest)
 METHOD(update_subscription, UpdateSubscriptionRequest)
 {
     struct tw_refusal refusal = {0};
+    const ProtobufCMessage *before =
+        m->subscription != NULL ? subscription_now(call, m->subscription->subscription_id) : NULL;
     Tradewake__V1__Subscription *answer = NULL;
     bool ok = tw_engine_subscription_update(tw_services_engine(), m->subscription,
                                             m->update_mask != NULL ? m->update_mask->paths : NULL,
                                             m->update_mask != NULL ? m->update_mask->n_paths : 0,
                                             tw_call_arena(call), &answer, &refusal);
-    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+    const ProtobufCMessage *now = ok ? &answer->base : NULL;
+    reply_changed(call, &m->base, before, now, ok, now, &refusal);
 }
 
 METHOD(delete_subscription, DeleteSubscriptionRequest)
 {
     struct tw_refusal refusal = {0};
+    const ProtobufCMessage *before = subscription_now(call, m->subscription_id);
     Tradewake__V1__DeleteSubscriptionResponse answer;
     tradewake__v1__delete_subscription_response__init(&answer);
     bool ok = tw_engine_subscription_delete(tw_services_engine(), m->subscription_id, m->on_open,
                                             &answer.closing, &refusal);
-    reply(call, ok, &answer.base, &refusal);
+    reply_changed(call, &m->base, before, NULL, ok, &answer.base, &refusal);
 }
 
 METHOD(list_subscriptions, ListSubscriptionsRequest)
@@ -174,8 +227,9 @@ METHOD(halt, HaltRequest)
 {
     struct tw_refusal refusal = {0};
     Tradewake__V1__HaltResponse answer;
+    const ProtobufCMessage *before = halt_now(call, m->follower_id, m->master_id, m->everything);
     bool ok = tw_engine_halt(tw_services_engine(), m, tw_call_arena(call), &answer, &refusal);
-    reply(call, ok, &answer.base, &refusal);
+    reply_changed(call, &m->base, before, halt_now(call, m->follower_id, m->master_id, m->everything), ok, &answer.base, &refusal);
 }
 
 METHOD(resume, ResumeRequest)
@@ -183,20 +237,21 @@ METHOD(resume, ResumeRequest)
     struct tw_refusal refusal = {0};
     Tradewake__V1__ResumeResponse answer;
     tradewake__v1__resume_response__init(&answer);
+    const ProtobufCMessage *before = halt_now(call, m->follower_id, m->master_id, m->everything);
     bool ok = tw_engine_resume(tw_services_engine(), m, &refusal);
-    reply(call, ok, &answer.base, &refusal);
+    reply_changed(call, &m->base, before, NULL, ok, &answer.base, &refusal);
 }
 
 METHOD(reset_stop_out, ResetStopOutRequest)
 {
     struct tw_refusal refusal = {0};
+    const ProtobufCMessage *before = follower_now(call, m->follower_id);
     Tradewake__V1__Follower *answer = NULL;
     bool ok = tw_engine_stop_out_reset(tw_services_engine(), m->follower_id, tw_call_arena(call), &answer,
                                        &refusal);
-    reply(call, ok, ok ? &answer->base : NULL, &refusal);
+    const ProtobufCMessage *now = ok ? &answer->base : NULL;
+    reply_changed(call, &m->base, before, now, ok, now, &refusal);
 }
-
-enum { HALTS_SHOWN_MAX = 4096 };
 
 METHOD(list_halts, ListHaltsRequest)
 {

@@ -1,5 +1,8 @@
 #include "gate.h"
 
+#include "audit.h"
+#include "fields.h"
+
 #include <tradewake/base/clock.h>
 #include <tradewake/base/log.h>
 
@@ -19,17 +22,19 @@ void tw_gate_open(struct tw_access *access)
 
 static struct tw_log_pace pace;
 
-static bool refuse_stranger(struct tw_call *call, const char *why, struct tw_refusal *ret)
+static bool refuse_stranger(struct tw_call *call, const ProtobufCMessage *request, const char *why, struct tw_refusal *ret)
 {
+    tw_audit_refused(call, "", request, REFUSAL(UNAUTHENTICATED), why);
     if (tw_log_paced(&pace, "access.refused"))
         tw_log(TW_LOG_WARN, "access.refused", "who=unknown method=%s peer=%s why=\"%s\"", tw_call_path(call),
                tw_call_peer(call), why);
     return tw_refuse(ret, REFUSAL(UNAUTHENTICATED), NULL, "who calls is not known here: a valid token or certificate is needed");
 }
 
-static bool refuse_known(struct tw_call *call, const struct tw_identity *caller, const struct tw_access_objects *objects,
-                         struct tw_refusal *ret)
+static bool refuse_known(struct tw_call *call, const struct tw_identity *caller, const ProtobufCMessage *request,
+                         const struct tw_access_objects *objects, struct tw_refusal *ret)
 {
+    tw_audit_refused(call, tw_identity_name(caller), request, REFUSAL(PERMISSION_DENIED), "no right");
     if (tw_log_paced(&pace, "access.refused"))
         tw_log(TW_LOG_WARN, "access.refused", "who=%s method=%s peer=%s master=%s follower=%s why=\"no right\"",
                tw_identity_name(caller), tw_call_path(call), tw_call_peer(call), objects->master_id, objects->follower_id);
@@ -62,38 +67,20 @@ bool tw_gate_authorize(void *context, struct tw_call *call, struct tw_refusal *r
         return true;
     const struct tw_identity *caller = identify(call, &why);
     if (caller == NULL)
-        return refuse_stranger(call, why, ret);
+        return refuse_stranger(call, NULL, why, ret);
     tw_call_caller_set(call, caller);
-    return tw_access_may_call(caller, tw_call_path(call)) || refuse_known(call, caller, &none, ret);
+    return tw_access_may_call(caller, tw_call_path(call)) || refuse_known(call, caller, NULL, &none, ret);
 }
 
 /* ---- With what ---- */
-
-static const ProtobufCMessage *message_in(const ProtobufCMessage *message, const char *name)
-{
-    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
-    if (field == NULL || field->type != PROTOBUF_C_TYPE_MESSAGE || field->label == PROTOBUF_C_LABEL_REPEATED)
-        return NULL;
-    return *(const ProtobufCMessage *const *)((const char *)message + field->offset);
-}
-
-static const char *text_in(const ProtobufCMessage *message, const char *name)
-{
-    const ProtobufCFieldDescriptor *field =
-        message != NULL ? protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name) : NULL;
-    if (field == NULL || field->type != PROTOBUF_C_TYPE_STRING || field->label == PROTOBUF_C_LABEL_REPEATED)
-        return "";
-    const char *text = *(const char *const *)((const char *)message + field->offset);
-    return text != NULL ? text : "";
-}
 
 /* A request names its objects itself, or its event or filter does. */
 static const char *object_in(const ProtobufCMessage *request, const char *name)
 {
     static const char *const inner[] = {"event", "filter"};
-    const char *text = text_in(request, name);
+    const char *text = tw_field_text(request, name);
     for (size_t i = 0; text[0] == '\0' && i < sizeof inner / sizeof inner[0]; i++)
-        text = text_in(message_in(request, inner[i]), name);
+        text = tw_field_text(tw_field_message(request, inner[i]), name);
     return text;
 }
 
@@ -108,15 +95,23 @@ bool tw_gate_admit(void *context, struct tw_call *call, const ProtobufCMessage *
     if (tw_call_streams_requests(call)) { /* a stream outlives a token and a policy: each message is asked about anew */
         caller = identify(call, &why);
         if (caller == NULL)
-            return refuse_stranger(call, why, ret);
+            return refuse_stranger(call, request, why, ret);
         tw_call_caller_set(call, caller);
     }
-    return tw_access_may(caller, tw_call_path(call), &objects) || refuse_known(call, caller, &objects, ret);
+    return tw_access_may(caller, tw_call_path(call), &objects) || refuse_known(call, caller, request, &objects, ret);
 }
 
 bool tw_gate_sees(const struct tw_call *call, const char *master_id, const char *follower_id)
 {
     return access_in_use == NULL || tw_access_sees(tw_call_caller(call), master_id, follower_id);
+}
+
+bool tw_gate_finds(struct tw_call *call, const ProtobufCMessage *request, const char *master_id, const char *follower_id)
+{
+    if (tw_gate_sees(call, master_id, follower_id))
+        return true;
+    tw_audit_refused(call, tw_gate_caller_name(call), request, REFUSAL(NOT_FOUND), "no right to what it found");
+    return false;
 }
 
 const char *tw_gate_caller_name(const struct tw_call *call)

@@ -2,6 +2,7 @@
 """Who may do what: every method x every role x an own, a foreign and no object, against a table that is written
 here once more; and every way in which a token is not good. Refusals are lines of the log, and no token is in it."""
 import base64
+import collections
 import json
 import os
 import signal
@@ -75,12 +76,20 @@ class Signer:
 
 
 class Caller:
-    def __init__(self, client, token):
-        self.client = client
+    refusals = collections.Counter()  # of all callers: what the audit has to tell, (who, method)
+
+    def __init__(self, client, token, who=""):
+        self.client, self.who = client, who
         self.metadata = [("authorization", "Bearer " + token)] if token is not None else []
 
     def ends_with(self, path, request):
         """The reason of the refusal, "" when there is none; a stream's first message counts as an answer."""
+        reason = self.ends(path, request)
+        if reason in DENIED:
+            Caller.refusals["" if reason == "UNAUTHENTICATED" else self.who, path] += 1
+        return reason
+
+    def ends(self, path, request):
         kind = self.client.contract.method(path)[0].rsplit("/", 1)[1]
         try:
             if kind == "StreamEvents":
@@ -111,6 +120,11 @@ class Caller:
         except grpc.RpcError as error:
             return refused_from(self.client.contract, error)
         return None
+
+    def hidden(self, path, request):
+        """The refusal of what is there, but another's."""
+        Caller.refusals[self.who, path] += 1
+        return self.refused(path, request)
 
 
 def named(request, master_id, follower_id):
@@ -181,8 +195,9 @@ def found_by_id(client, callers, checks):
                 client.request("FollowerService/ListSubscriptions"), timeout=20, metadata=callers["operator"].metadata)
             known = {subscription.master_id: subscription.subscription_id for subscription in answer.subscriptions}
         for role in ("publisher", "viewer", "owner"):
-            own, foreign, nowhere = (callers[role].refused(path, client.request(path, **{field: value}))
-                                     for value in (known["M1"], known["M2"], "nowhere"))
+            own, nowhere = (callers[role].refused(path, client.request(path, **{field: value}))
+                            for value in (known["M1"], "nowhere"))
+            foreign = callers[role].hidden(path, client.request(path, **{field: known["M2"]}))
             checks.true("%s: %s finds its own" % (path, role), own is None, own)
             said = [(refused.code, refused.reason, refused.field, refused.message.replace(value, "ID")) if refused else None
                     for refused, value in ((foreign, known["M2"]), (nowhere, "nowhere"))]
@@ -237,6 +252,26 @@ def told(server, client, callers, checks):
                 and 'why="no right"' in server.log())
 
 
+def audited(program, server, checks):
+    """Every refusal so far is a record: no more, no fewer. Asked beside the server."""
+    def told():
+        out = subprocess.run([program, "audit", "--state-dir", server.state, "--refused", "-o", "json"],
+                             check=True, capture_output=True, text=True).stdout
+        return [json.loads(line) for line in out.splitlines()]
+
+    records = told()
+    got = collections.Counter((record["who"], record["method"].replace("tradewake.v1.", "").replace("tradewake.paper.v1.", ""))
+                              for record in records if record["result"] in DENIED or record["why"] == "no right to what it found")
+    expected = +Caller.refusals
+    checks.true("each of the %d refusals is a record of the audit" % sum(expected.values()),
+                got == expected, {"more": dict(got - expected), "fewer": dict(expected - got)})
+    some = [record for record in records if record["who"] == "viewer" and record["method"].endswith("UpdateFollower")]
+    checks.true("with result, why, when and from where", some and all(
+        record["result"] == "PERMISSION_DENIED" and record["why"] == "no right" and record["at"].endswith("Z") and
+        record["peer"].startswith("ipv4:127.0.0.1:") for record in some), some[:1])
+    checks.true("and no token", not any(word in json.dumps(records) for word in ("Bearer", "eyJ")))
+
+
 def reloads(server, client, callers, policy_path, checks):
     path = "FollowerService/ListHalts"
     before = Caller(client, None).ends_with(path, client.request(path)), callers["operator"].ends_with(path, client.request(path))
@@ -265,7 +300,7 @@ def main(options, checks):
             contract = Contract()
             client = Client(contract, server.address)
             tokens = {role: signer.token(role, "--lasts", "1h") for role in ROLES}
-            callers = {role: Caller(client, token) for role, token in tokens.items()}
+            callers = {role: Caller(client, token, role) for role, token in tokens.items()}
             callers["nobody"], callers["stranger"] = Caller(client, None), Caller(client, other.token("admin"))
             checks.equal("health is for everybody: probes carry no token", client.ask("Health/Check").status, 1)
             for master, follower in (("M1", "F1"), ("M2", "F2")):
@@ -278,6 +313,7 @@ def main(options, checks):
             found_by_id(client, callers, checks)
             matrix(client, callers, contract, checks)
             bad_tokens(options.program, client, signer, other, checks)
+            audited(options.program, server, checks)
             told(server, client, callers, checks)
             checks.true("no token is in the log", not any(token.split(".")[1] in server.log() for token in tokens.values()))
             reloads(server, client, callers, policy_path, checks)

@@ -31,6 +31,16 @@ static int fake_journal(const struct tw_cli_journal *wanted)
     return 1;
 }
 
+static struct tw_cli_audit asked_audit;
+static int fake_audit(const struct tw_cli_audit *wanted)
+{
+    asked_audit = *wanted;
+    cr_expect_str_eq(wanted->who, "ops");
+    cr_expect_str_eq(wanted->method, "Halt");
+    cr_expect_str_eq(wanted->state_dir, "/s");
+    return 0;
+}
+
 struct outcome {
     int code;
     char out[16384], err[16384];
@@ -60,7 +70,7 @@ static struct outcome run(const char *line)
     int old_out = dup(STDOUT_FILENO), old_err = dup(STDERR_FILENO);
     dup2(fileno(out), STDOUT_FILENO);
     dup2(fileno(err), STDERR_FILENO);
-    outcome.code = tw_cli_run(&(struct tw_cli_host){"9.9.9", fake_serve, fake_journal}, argc, argv);
+    outcome.code = tw_cli_run(&(struct tw_cli_host){"9.9.9", fake_serve, fake_journal, fake_audit}, argc, argv);
     fflush(NULL);
     dup2(old_out, STDOUT_FILENO);
     dup2(old_err, STDERR_FILENO);
@@ -316,6 +326,16 @@ Test(cli_commands, a_dry_run_prints_the_events_and_asks_nobody)
     for (const char *at = outcome.out; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
     cr_expect_eq(lines, 6);
+}
+
+/* ---- audit ---- */
+
+Test(cli_commands, audit_asks_for_what_the_flags_say)
+{
+    cr_expect_eq(run("audit --state-dir /s --who ops --method Halt --since 1h --refused -o json").code, 0);
+
+    cr_expect(asked_audit.is_json && asked_audit.refused);
+    cr_expect_gt(asked_audit.from_wall_ns, 0, "an hour ago");
 }
 
 /* ---- journal ---- */

@@ -313,6 +313,16 @@ static const struct command_option journal_snapshot_options[] = {
     {.flag = "--events-kept", .value = "TIME", .rule = DURATION_RULE, .default_text = "168h", .help = "as the server's setting"},
 };
 
+static const struct command_option audit_options[] = {
+    {.flag = "--state-dir", .value = "DIR", .rule = {.type = TW_VALUE_PATH}, .default_text = "/var/lib/tradewake",
+     .variable = "TRADEWAKE_STATE_DIR", .help = "of the server"},
+    {.flag = "--since", .value = "TIME", .rule = DURATION_RULE, .help = "so long ago at most: 24h; left out: all"},
+    {.flag = "--who", .value = "NAME", .rule = TEXT_RULE, .help = "this identity; -: nobody that was known"},
+    {.flag = "--method", .value = "NAME", .rule = TEXT_RULE, .help = "Halt, UpdateFollower, ..."},
+    {.flag = "--follower", .value = "ID", .rule = TEXT_RULE, .help = "about this follower"},
+    {.flag = "--refused", .help = "only what was refused"},
+};
+
 /* ---- The table ---- */
 
 #define OPTIONS(array) .options = array, .n_options = COUNT(array)
@@ -465,6 +475,10 @@ static const struct command table[] = {
     {.name = "journal snapshot", OPTIONS(journal_snapshot_options), .run = run_journal,
      .summary = "Write what a journal comes to at the end of a segment, as the server does by itself",
      .examples = "  tradewake journal snapshot --state-dir ./state --until 12"},
+    {.name = "audit", .shared = TAKES_OUTPUT, OPTIONS(audit_options), .run = run_audit,
+     .summary = "Tell who changed what and when, and who was refused, oldest first",
+     .notes = "Reads the files of a server, and may run beside it.",
+     .examples = "  tradewake audit --state-dir ./state --since 24h\n  tradewake audit --who operations --method Halt -o json"},
     {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
 };
 

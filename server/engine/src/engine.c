@@ -23,6 +23,7 @@ static void on_sweep(struct tw_timer *timer)
     fleet_sweep(engine);
     breakers_tell(engine);
     settle_all(engine);
+    audit_tell(engine, false);
     if (!atomic_load(&engine->is_stopping))
         tw_timer_set(engine->reactor, timer, tw_mono_ns() + SWEEP_NS);
 }
@@ -39,6 +40,7 @@ static struct tw_engine *engine_new(uint32_t copies_remembered, uint32_t events_
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
     pthread_mutex_init(&engine->history.mutex, NULL);
+    pthread_mutex_init(&engine->audit.mutex, NULL);
     pthread_mutex_init(&engine->journal.index_mutex, NULL);
     pthread_mutex_init(&engine->journal.feeds_mutex, NULL);
     engine->history.next_number = 1;
@@ -126,6 +128,7 @@ void tw_engine_stop(struct tw_engine *engine)
     if (engine == NULL)
         return;
     snapshots_stop(engine);
+    audit_tell(engine, true);
     changes_stop(engine);
     if (engine->log != NULL && atomic_load(&engine->is_quiet))
         recover_seal(engine);
@@ -156,6 +159,7 @@ void tw_engine_stop(struct tw_engine *engine)
     pthread_mutex_destroy(&engine->journal.index_mutex);
     pthread_mutex_destroy(&engine->journal.feeds_mutex);
     pthread_mutex_destroy(&engine->history.mutex);
+    pthread_mutex_destroy(&engine->audit.mutex);
     pthread_mutex_destroy(&engine->change_mutex);
     pthread_rwlock_destroy(&engine->fleet_lock);
     free(engine);

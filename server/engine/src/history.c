@@ -3,7 +3,7 @@
  *
  * A row is made of the log's record alone and of the names that the file has: the engine's memory is not looked
  * at, so that the file can be made anew from the log at any time. */
-#include "state.h"
+#include "audit.h"
 
 #include <tradewake/base/log.h>
 
@@ -152,6 +152,27 @@ static tw_status take_subscription(struct tw_history_file *file, struct state_in
     return in->failed ? TW_OK : tw_history_put_subscription(file, number, id, follower, error);
 }
 
+static tw_status take_audit(struct tw_history_file *file, struct state_in *in, uint64_t sequence, struct tw_error *error)
+{
+    char texts[TW_AUDIT_TEXTS_BYTES], result[64] = "";
+    struct tw_audit audit;
+    size_t size = (size_t)(in->end - in->at);
+    if (!tw_audit_read(in->at, size, texts, &audit)) {
+        in->failed = true;
+        return TW_OK;
+    }
+    const ProtobufCEnumValue *word =
+        protobuf_c_enum_descriptor_get_value(&tradewake__v1__error_reason__descriptor, audit.result);
+    if (audit.result != 0)
+        snprintf(result, sizeof result, "%s", word != NULL ? word->name + strlen("ERROR_REASON_") : "UNKNOWN");
+    const struct tw_history_audit row = {
+        .sequence = sequence, .at_ns = audit.at_wall_ns, .who = audit.who, .peer = audit.peer, .method = audit.method,
+        .master_id = audit.master_id, .follower_id = audit.follower_id, .object_id = audit.object_id,
+        .result = result, .why = audit.why, .left_out = audit.left_out, .record = in->at, .record_size = size,
+    };
+    return tw_history_put_audit(file, &row, error);
+}
+
 static tw_status take(void *context, struct tw_history_file *file, const struct tw_journal_seen *seen,
                       struct tw_error *error)
 {
@@ -170,6 +191,9 @@ static tw_status take(void *context, struct tw_history_file *file, const struct 
         break;
     case STATE_OUTCOME:
         status = take_outcome(engine->taking, file, &in, seen->sequence, error);
+        break;
+    case STATE_AUDIT:
+        status = take_audit(file, &in, seen->sequence, error);
         break;
     default: /* of no copy's life */
         break;
@@ -275,6 +299,7 @@ tw_status history_start(struct tw_engine *engine, const struct tw_engine_options
         .log_id = engine->journal_id,
         .log_last = tw_journal_appended(engine->log),
         .keep_ns = options->history_keep_ns,
+        .audit_keep_ns = options->audit_keep_ns,
         .open_states = OPEN_STATES,
         .words = taking->words,
         .n_words = words_fill(taking->words),

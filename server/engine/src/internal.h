@@ -1,7 +1,7 @@
 /* internal.h - the engine's own structs: who is guarded by what.
  *
  * Locks, outermost first: engine->change_mutex, master->mutex, engine->fleet_lock, slot->mutex; leaves: record->mutex,
- * engine->history.mutex. */
+ * engine->audit.mutex, engine->history.mutex. */
 #ifndef TW_ENGINE_INTERNAL_H
 #define TW_ENGINE_INTERNAL_H
 
@@ -10,6 +10,7 @@
 #include <tradewake/core/copy_id.h>
 #include <tradewake/core/plan.h>
 #include <tradewake/core/verdict.h>
+#include <tradewake/engine/audit.h>
 #include <tradewake/engine/engine.h>
 #include <tradewake/journal/journal.h>
 #include <tradewake/telemetry/sample.h>
@@ -358,6 +359,15 @@ struct tw_active_halt {
     int64_t since_wall_ns;
 };
 
+/* Refusals that are counted, because there were too many to write each down; and what the last one was. */
+struct audit_unwritten {
+    struct tw_audit_pace pace;
+    uint64_t n;
+    int64_t at_wall_ns;
+    int32_t result;
+    char who[TW_ID_BYTES], peer[128], method[128], why[160];
+};
+
 struct tw_engine {
     /* Set at start. */
     struct tw_executor *executor;
@@ -414,6 +424,12 @@ struct tw_engine {
         pthread_cond_t stopping; /* monotonic */
         bool is_stopping;
     } snapshots;
+
+    struct {
+        pthread_mutex_t mutex; /* a leaf: guards unwritten */
+        struct audit_unwritten unwritten[2]; /* of known callers, of strangers */
+        int64_t told_mono_ns;                /* the sweep's */
+    } audit;
 
     struct { /* inside a master's mutex */
         pthread_mutex_t mutex;
@@ -665,6 +681,9 @@ void halt_flags_set(struct tw_engine *engine, const struct tw_active_halt *halt)
 bool halt_covers(const struct tw_engine *engine, const char *follower_id, const char *master_id);
 /* compare.c: asks the broker for everything and mends what we believe. */
 void reconcile_begin(struct tw_slot *slot);
+
+/* audit.c: writes down how many refusals were not. Thread: reactor; is_last: main, in the end. */
+void audit_tell(struct tw_engine *engine, bool is_last);
 
 /* snapshots.c: when one is made, and what of the log may go then */
 tw_status snapshots_start(struct tw_engine *engine, const struct tw_engine_options *options,

@@ -306,6 +306,36 @@ static void print_sync(struct printing *p)
     put_text(p, "id", id);
 }
 
+static void print_message_of(struct printing *p, const char *name, const struct tw_audit_message *message)
+{
+    if (message->type[0] != '\0')
+        put_text(p, name, message->type);
+}
+
+/* What the messages say, `tradewake audit` tells. */
+static void print_audit(struct printing *p)
+{
+    char texts[TW_AUDIT_TEXTS_BYTES];
+    struct tw_audit audit;
+    p->in.failed |= !tw_audit_read(p->in.at, (size_t)(p->in.end - p->in.at), texts, &audit);
+    if (p->in.failed)
+        return;
+    const ProtobufCEnumValue *result =
+        protobuf_c_enum_descriptor_get_value(&tradewake__v1__error_reason__descriptor, audit.result);
+    put_text(p, "who", audit.who);
+    put_text(p, "method", audit.method);
+    put_text(p, "master", audit.master_id);
+    put_text(p, "follower", audit.follower_id);
+    put_text(p, "object", audit.object_id);
+    put_text(p, "result", audit.result == 0 ? "DONE" : result != NULL ? result->name : "?");
+    put_text(p, "why", audit.why);
+    put_text(p, "peer", audit.peer);
+    put_number(p, "left_out", audit.left_out);
+    print_message_of(p, "request", &audit.request);
+    print_message_of(p, "before", &audit.before);
+    print_message_of(p, "after", &audit.after);
+}
+
 static const struct {
     const char *name;
     void (*print)(struct printing *p);
@@ -324,6 +354,7 @@ static const struct {
     [STATE_OUTCOME] = {"OUTCOME", print_outcome},
     [STATE_LEG] = {"LEG", print_legs},
     [STATE_SYNC] = {"SYNC", print_sync},
+    [STATE_AUDIT] = {"AUDIT", print_audit},
 };
 
 const char *tw_engine_record_name(uint16_t type)

@@ -26,6 +26,7 @@ enum state_type {
     STATE_OUTCOME = 12,      /* copies as they are now, with their legs */
     STATE_LEG = 13,          /* a leg that changed without a copy */
     STATE_SYNC = 14,         /* a snapshot taken up */
+    STATE_AUDIT = TW_AUDIT_RECORD_TYPE, /* a change, or a refusal: of nobody's state, kept in the history */
 };
 
 /* Bytes being written; grows. Zero it once, reuse it, state_out_clear() at the end. */

@@ -195,7 +195,9 @@ static tw_status file_open(struct tw_history *history, struct tw_error *error)
     if (status == TW_OK && why != NULL)
         status = file_make(history, why, error);
     else if (status == TW_OK) {
-        status = history_begin(history->file, true, error); /* a newer version has more words */
+        status = history_begin(history->file, true, error); /* a newer version has more tables and words */
+        if (status == TW_OK)
+            status = history_schema_complete(history->file, error);
         if (status == TW_OK)
             status = history_words_put(history->file, &history->options, error);
         if (status == TW_OK)
@@ -282,7 +284,13 @@ static bool tidy(struct tw_history *history)
     if (history->file == NULL || now_ns < history->old_mono_ns)
         return false;
     int64_t before_ns = tw_wall_ns() - history->options.keep_ns;
-    if (history_delete_old(history->file, before_ns, history->options.open_states, &has_more, &error) != TW_OK) {
+    int64_t audit_before_ns = history->options.audit_keep_ns == 0 ? INT64_MIN : tw_wall_ns() - history->options.audit_keep_ns;
+    bool has_more_audit = false;
+    tw_status status = history_delete_old(history->file, before_ns, history->options.open_states, &has_more, &error);
+    if (status == TW_OK)
+        status = history_delete_old_audit(history->file, audit_before_ns, &has_more_audit, &error);
+    has_more = has_more || has_more_audit;
+    if (status != TW_OK) {
         fail(history, error.text);
         file_drop(history);
         return false;

@@ -149,6 +149,26 @@ tw_status history_file_open(const char *path, struct tw_history_file **ret_file,
     return status;
 }
 
+tw_status history_schema_complete(struct tw_history_file *file, struct tw_error *error)
+{
+    tw_status status = TW_OK;
+    for (const char *const *at = history_schema_audit; *at != NULL && status == TW_OK; at++)
+        status = execute(file, *at, error);
+    return status;
+}
+
+/* What is told of who did what is in no log for as long as it is kept: the file that was moved aside has it. Whatever of
+ * it can be read is taken; a damaged one has perhaps nothing. */
+static void audit_inherit(struct tw_history_file *file, const char *path)
+{
+    char *attach = sqlite3_mprintf("ATTACH DATABASE %Q AS old", path);
+    if (attach != NULL && sqlite3_exec(file->db, attach, NULL, NULL, NULL) == SQLITE_OK) {
+        (void)sqlite3_exec(file->db, "INSERT OR IGNORE INTO main.audit SELECT * FROM old.audit", NULL, NULL, NULL);
+        (void)sqlite3_exec(file->db, "DETACH DATABASE old", NULL, NULL, NULL);
+    }
+    sqlite3_free(attach);
+}
+
 /* With what SQLite keeps beside it: left alone, they would be taken for the new file's. */
 static tw_status move_aside(const char *path, struct tw_error *error)
 {
@@ -184,6 +204,8 @@ tw_status history_file_create(const char *path, const struct tw_history_options 
     for (const char *const *at = history_schema; *at != NULL && status == TW_OK; at++)
         status = execute(file, *at, error);
     if (status == TW_OK)
+        status = history_schema_complete(file, error);
+    if (status == TW_OK)
         status = execute(file, versions, error);
     if (status == TW_OK)
         status = history_words_put(file, options, error);
@@ -194,6 +216,10 @@ tw_status history_file_create(const char *path, const struct tw_history_options 
         history_file_close(file);
         return status;
     }
+    char old[4096];
+    snprintf(old, sizeof old, "%s.old", path);
+    if (access(old, R_OK) == 0)
+        audit_inherit(file, old);
     *ret_file = file;
     return TW_OK;
 }
@@ -481,7 +507,37 @@ tw_status tw_history_put_copy(struct tw_history_file *file, const struct tw_hist
     return history_run(file, statement, error);
 }
 
+tw_status tw_history_put_audit(struct tw_history_file *file, const struct tw_history_audit *audit, struct tw_error *error)
+{
+    sqlite3_stmt *statement = history_statement(file, PUT_AUDIT, error);
+    if (statement == NULL)
+        return TW_IO;
+    const char *const texts[] = {audit->who, audit->peer, audit->method, audit->master_id,
+                                 audit->follower_id, audit->object_id, audit->result, audit->why};
+    bind_number(statement, 1, audit->sequence);
+    (void)sqlite3_bind_int64(statement, 2, audit->at_ns);
+    for (int i = 0; i < 8; i++)
+        bind_text(statement, 3 + i, texts[i]);
+    bind_number(statement, 11, audit->left_out);
+    (void)sqlite3_bind_blob64(statement, 12, audit->record, audit->record_size, SQLITE_STATIC);
+    return history_run(file, statement, error);
+}
+
 /* ---- Delete ---- */
+
+enum { AUDIT_OLD_AT_ONCE = 256 };
+
+tw_status history_delete_old_audit(struct tw_history_file *file, int64_t before_ns, bool *ret_more, struct tw_error *error)
+{
+    sqlite3_stmt *statement = history_statement(file, DELETE_AUDIT, error);
+    if (statement == NULL)
+        return TW_IO;
+    (void)sqlite3_bind_int64(statement, 1, before_ns);
+    bind_number(statement, 2, AUDIT_OLD_AT_ONCE);
+    tw_status status = history_run(file, statement, error);
+    *ret_more = status == TW_OK && sqlite3_changes(file->db) == AUDIT_OLD_AT_ONCE;
+    return status;
+}
 
 enum { OLD_AT_ONCE = 8 }; /* an event may have thousands of copies */
 

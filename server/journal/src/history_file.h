@@ -16,6 +16,7 @@ enum statement {
     PUT_HOUR,
     PUT_COPY,
     PUT_CHANGE,
+    PUT_AUDIT,
     PUT_PROGRESS,
     GET_EVENT,
     GET_SUBSCRIPTION,
@@ -42,10 +43,12 @@ enum statement {
     DELETE_COPIES,
     DELETE_EVENT,
     DELETE_HOURS,
+    DELETE_AUDIT,
     STATEMENTS
 };
 
 extern const char *const history_schema[]; /* one statement each; ends with NULL */
+extern const char *const history_schema_audit[]; /* likewise; for files, too, that were made without */
 extern const char *const history_sql[STATEMENTS];
 
 struct history_progress {
@@ -96,6 +99,12 @@ void history_rollback(struct tw_history_file *file);
 
 tw_status history_words_put(struct tw_history_file *file, const struct tw_history_options *options,
                             struct tw_error *error);
+
+/* What a file of an earlier version does not have yet. In a transaction. */
+tw_status history_schema_complete(struct tw_history_file *file, struct tw_error *error);
+
+/* Deletes a few records of the audit from before, in a transaction of its own; likewise. */
+tw_status history_delete_old_audit(struct tw_history_file *file, int64_t before_ns, bool *ret_more, struct tw_error *error);
 
 /* Deletes a few events received before and over, in a transaction of its own. *ret_more: call again soon. */
 tw_status history_delete_old(struct tw_history_file *file, int64_t before_ns, uint64_t open_states, bool *ret_more,

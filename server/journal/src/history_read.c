@@ -4,6 +4,7 @@
 #include <tradewake/base/clock.h>
 
 #include <string.h>
+#include <unistd.h>
 
 #define HOUR_NS   (INT64_C(3600) * TW_NS_PER_S)
 #define BUDGET_NS (150 * TW_NS_PER_MS)
@@ -392,5 +393,63 @@ tw_status tw_history_event_find(struct tw_history_file *file, const char *master
         each(context, &event, counts, n);
     }
     sqlite3_reset(row);
+    return status;
+}
+
+/* ---- From outside ---- */
+
+static tw_status audit_rows(sqlite3 *db, int64_t from_ns, int64_t until_ns, tw_history_audit_fn *each, void *context,
+                            struct tw_error *error)
+{
+    sqlite3_stmt *statement = NULL;
+    static const char sql[] = "SELECT sequence, record FROM audit WHERE at_ns >= ?1 AND at_ns < ?2 ORDER BY at_ns, sequence";
+    int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+    if (code != SQLITE_OK) {
+        sqlite3_finalize(statement);
+        return TW_OK; /* a file of an earlier version has none */
+    }
+    (void)sqlite3_bind_int64(statement, 1, from_ns);
+    (void)sqlite3_bind_int64(statement, 2, until_ns);
+    tw_status status = TW_OK;
+    while (status == TW_OK && (code = sqlite3_step(statement)) == SQLITE_ROW)
+        status = each(context, (uint64_t)sqlite3_column_int64(statement, 0), sqlite3_column_blob(statement, 1),
+                      (size_t)sqlite3_column_bytes(statement, 1));
+    if (status == TW_OK && code != SQLITE_DONE)
+        status = tw_error_set(error, TW_IO, "%s", sqlite3_errmsg(db));
+    sqlite3_finalize(statement);
+    return status;
+}
+
+static tw_status taken_read(sqlite3 *db, uint64_t *ret_taken, struct tw_error *error)
+{
+    sqlite3_stmt *statement = NULL;
+    tw_status status = TW_OK;
+    if (sqlite3_prepare_v2(db, "SELECT taken FROM progress WHERE one = 1", -1, &statement, NULL) != SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW)
+        status = tw_error_set(error, TW_IO, "%s", sqlite3_errmsg(db));
+    else
+        *ret_taken = (uint64_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return status;
+}
+
+tw_status tw_history_audit_read(const char *path, int64_t from_ns, int64_t until_ns, tw_history_audit_fn *each,
+                                void *context, uint64_t *ret_taken, struct tw_error *error)
+{
+    sqlite3 *db = NULL;
+    if (access(path, F_OK) != 0)
+        return tw_error_set(error, TW_NOT_FOUND, "there is no %s", path);
+    tw_status status = TW_OK;
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        status = tw_error_set(error, TW_IO, "%s cannot be opened: %s", path, sqlite3_errmsg(db));
+    if (status == TW_OK) {
+        (void)sqlite3_busy_timeout(db, 2000);
+        /* One transaction: what is taken up, and what of it is here, are of one moment. */
+        (void)sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
+        status = taken_read(db, ret_taken, error);
+    }
+    if (status == TW_OK)
+        status = audit_rows(db, from_ns, until_ns, each, context, error);
+    sqlite3_close(db);
     return status;
 }

@@ -79,6 +79,17 @@ const char *const history_schema[] = {
     NULL,
 };
 
+const char *const history_schema_audit[] = {
+    "CREATE TABLE IF NOT EXISTS audit (sequence INTEGER NOT NULL, at_ns INTEGER NOT NULL, who TEXT NOT NULL,"
+    " peer TEXT NOT NULL, method TEXT NOT NULL, master_id TEXT NOT NULL, follower_id TEXT NOT NULL,"
+    " object_id TEXT NOT NULL, result TEXT NOT NULL, why TEXT NOT NULL, left_out INTEGER NOT NULL,"
+    " record BLOB NOT NULL, PRIMARY KEY (at_ns, sequence)) WITHOUT ROWID",
+    "CREATE VIEW IF NOT EXISTS audit_in_words AS SELECT " TIME_WORDS("at_ns") " AS at, who,"
+    " substr(method, 2) AS method, master_id, follower_id, object_id,"
+    " CASE result WHEN '' THEN 'DONE' ELSE result END AS result, why, peer, left_out, sequence FROM audit",
+    NULL,
+};
+
 #define COPY_COLUMNS                                                                                \
     "SELECT c.place, c.change_id, f.follower_id, u.subscription_id, c.copy_id, c.action, c.state,"  \
     " c.reason, c.side, c.type, c.remarks, c.symbol, c.volume_e8, c.price_e8, c.stop_loss_e8,"      \
@@ -116,6 +127,7 @@ const char *const history_sql[STATEMENTS] = {
         " order_ids_0 = ?26, order_ids_1 = ?27, planned_ns = ?28, journaled_ns = ?29, started_ns = ?30,"
         " called_ns = ?31, answered_ns = ?32, held_ns = ?33, updated_ns = ?34 WHERE change_id < ?6",
     [PUT_CHANGE] = "INSERT INTO changes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
+    [PUT_AUDIT] = "INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING",
     [PUT_PROGRESS] = "REPLACE INTO progress VALUES (1, ?1, ?2, ?3, ?4, ?5)",
     [GET_EVENT] = "SELECT event_id, master_id, position_id, symbol, trace_id, origin, received_ns, upstream_ns,"
                   " volume_e8 FROM events WHERE number = ?1",
@@ -155,4 +167,6 @@ const char *const history_sql[STATEMENTS] = {
     [DELETE_COPIES] = "DELETE FROM copies WHERE place >= ?1 * 65536 AND place < ?1 * 65536 + 65536",
     [DELETE_EVENT] = "DELETE FROM events WHERE number = ?1",
     [DELETE_HOURS] = "DELETE FROM hours WHERE last < (SELECT min(number) FROM events)",
+    [DELETE_AUDIT] = "DELETE FROM audit WHERE (at_ns, sequence) IN (SELECT at_ns, sequence FROM audit WHERE at_ns < ?1"
+                     " ORDER BY at_ns LIMIT ?2)",
 };

@@ -25,11 +25,23 @@ struct tw_cli_journal {
     int64_t events_kept_ns;
 };
 
+/* What is asked of the audit in a state directory. Texts are never NULL; "" = any. */
+struct tw_cli_audit {
+    const char *state_dir;
+    const char *who;    /* an identity; "-" = nobody that is known */
+    const char *method; /* "Halt", or "tradewake.v1.FollowerService/Halt" */
+    const char *follower_id;
+    int64_t from_wall_ns; /* 0 = all */
+    bool refused;         /* nothing else */
+    bool is_json;
+};
+
 /* What the program brings along: the serving side, so that the commands do not depend on it. */
 struct tw_cli_host {
     const char *version;
     int (*serve)(const struct tw_settings *settings, bool is_dev);
     int (*journal)(const struct tw_cli_journal *wanted); /* returns the exit code */
+    int (*audit)(const struct tw_cli_audit *wanted);     /* likewise */
 };
 
 /* Runs the command that argv names and returns the exit code.

@@ -72,6 +72,7 @@ struct tw_settings {
     uint32_t snapshot_segments;  /* 0 = never */
     int64_t retention_segment_bytes, retention_log_bytes;
     int64_t history_keep_ns;
+    int64_t audit_keep_ns;
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;

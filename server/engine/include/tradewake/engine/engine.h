@@ -73,6 +73,7 @@ struct tw_engine_options {
     void *snapshot_context;
     const char *history_path; /* the SQLite file of every copy there was; NULL = none */
     int64_t history_keep_ns;
+    int64_t audit_keep_ns; /* so long who changed what can be asked for; 0 = for ever */
 
     /* For tests; zero = the real ones. */
     const struct tw_journal_disk *journal_disk;

@@ -78,6 +78,20 @@ TW_MUST_CHECK tw_status tw_history_event_of(struct tw_history_file *file, uint64
 TW_MUST_CHECK tw_status tw_history_subscription_of(struct tw_history_file *file, uint32_t number,
                                                    const char **ret_follower_id, struct tw_error *error);
 
+/* Who changed what, or was refused. Texts are never NULL. */
+struct tw_history_audit {
+    uint64_t sequence; /* of the log */
+    int64_t at_ns;
+    const char *who, *peer, *method, *master_id, *follower_id, *object_id;
+    const char *result; /* "" = done; "PERMISSION_DENIED" */
+    const char *why;
+    uint64_t left_out;  /* stands for so many refusals; 0 = for itself */
+    const uint8_t *record; /* all of it, as in the log */
+    size_t record_size;
+};
+TW_MUST_CHECK tw_status tw_history_put_audit(struct tw_history_file *file, const struct tw_history_audit *audit,
+                                             struct tw_error *error);
+
 /* ---- Questions ---- */
 
 struct tw_history_question {
@@ -134,6 +148,14 @@ typedef void tw_history_event_fn(void *context, const struct tw_history_event *e
 TW_MUST_CHECK tw_status tw_history_event_find(struct tw_history_file *file, const char *master_id, const char *event_id,
                                               tw_history_event_fn *each, void *context, struct tw_error *error);
 
+/* The audit from outside, for tools: beside the server that writes the file, or without one. Oldest first, those from
+ * from_ns on and before until_ns. *ret_taken: the log's sequence up to which the file has come; what follows is
+ * in the log alone. Fails: TW_NOT_FOUND (no file), TW_IO, or what each() said. Thread: any. */
+typedef tw_status tw_history_audit_fn(void *context, uint64_t sequence, const uint8_t *record, size_t size);
+TW_MUST_CHECK tw_status tw_history_audit_read(const char *path, int64_t from_ns, int64_t until_ns,
+                                              tw_history_audit_fn *each, void *context, uint64_t *ret_taken,
+                                              struct tw_error *error);
+
 /* ---- The history itself ---- */
 
 /* Numbers in words, for people: one table of the file each. Static. */
@@ -149,6 +171,7 @@ struct tw_history_options {
     const char *log_id;  /* a file of another log is made anew */
     uint64_t log_last;   /* the last sequence of the log at the start: a file that is beyond is not this log's */
     int64_t keep_ns;     /* events received longer ago are deleted, once they are over */
+    int64_t audit_keep_ns; /* and so long the audit; 0 = for ever */
     uint64_t open_states; /* bits of the states that are not over */
     const struct tw_history_words *words; /* n_words */
     size_t n_words;
