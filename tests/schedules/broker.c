@@ -543,11 +543,14 @@ static struct wire *wire_new(int follower, enum wire_kind kind, struct tw_adapte
     violation("more calls than the simulation keeps");
 }
 
-/* Whose order it is: what the server says of the job that it runs. */
+/* Whose order it is: what the server says of the job that it runs. A comparison, and a copy, may ask what became of
+ * another's order. */
 static void wire_name(struct wire *wire)
 {
     struct tw_job *job = machine_job();
     struct tw_copy *copy = job != NULL ? copy_of_job(job) : NULL;
+    if (wire->kind == WIRE_LOOKUP && (copy == NULL || copy->asks_share != 0))
+        return;
     if (copy == NULL)
         violation("an order call from no copy");
     const struct tw_record *record = copy->record;
@@ -733,12 +736,9 @@ static void call_begin(void *context, struct tw_adapter_call *call, enum wire_ki
     int number = number_of(context);
     crash_point();
     struct wire *wire = wire_new(number, kind, call);
-    if (kind == WIRE_EXECUTE) {
+    if (kind != WIRE_SNAPSHOT)
         wire_name(wire);
-        mutations++;
-    } else if (kind == WIRE_LOOKUP) {
-        wire_name(wire);
-    }
+    mutations += kind == WIRE_EXECUTE;
     if (!follower_of(number)->is_up) {
         not_sent(wire);
         return;

@@ -259,6 +259,14 @@ static bool is_close(const struct script_event *event)
     return event->kind == DO_CLOSE || event->kind == DO_CANCEL;
 }
 
+static void taken_note(const struct script_event *event)
+{
+    struct taken *taken = &world->s.taken[event->position];
+    taken->close |= is_close(event);
+    taken->cancel |= event->kind == DO_CANCEL;
+    taken->trigger |= event->kind == DO_TRIGGER;
+}
+
 static void send(struct tw_engine *engine, uint32_t number)
 {
     static const char *const words[] = {"open", "increase", "modify", "partial close", "close", "place",
@@ -305,7 +313,7 @@ static void send(struct tw_engine *engine, uint32_t number)
         violation("event e%u is a duplicate, and sends orders", number);
     world->totals.events++;
     world->totals.duplicates += submitted.is_duplicate;
-    world->s.is_close_accepted[event->position] |= is_close(event);
+    taken_note(event);
     world->s.life_events++;
     if (submitted.record == NULL)
         violation("event e%u is forgotten already", number);
@@ -333,11 +341,10 @@ void master_life_begins(void)
 /* What was not acknowledged may be as if it had never been sent. */
 void master_power_cut(void)
 {
-    memset(world->s.is_close_accepted, 0, sizeof world->s.is_close_accepted);
-    for (uint32_t i = 0; i < world->s.n_events; i++) {
-        const struct script_event *event = &world->s.events[i];
-        world->s.is_close_accepted[event->position] |= event->is_acked && is_close(event);
-    }
+    memset(world->s.taken, 0, sizeof world->s.taken);
+    for (uint32_t i = 0; i < world->s.n_events; i++)
+        if (world->s.events[i].is_acked)
+            taken_note(&world->s.events[i]);
 }
 
 bool master_step(struct tw_engine *engine, int64_t *ret_next_ns)

@@ -137,6 +137,11 @@ struct script_event {
     uint8_t repeats; /* so many more times although it has its answer */
 };
 
+/* What the server has been told of a position, and still knows. */
+struct taken {
+    bool close /* by whatever ends it */, cancel, trigger;
+};
+
 enum crash_kind { CRASH_KILL, CRASH_POWER, CRASH_CLEAN };
 struct crash {
     enum crash_kind kind;
@@ -183,7 +188,7 @@ struct world {
         uint64_t steps;
         struct follower followers[FOLLOWERS_MAX];
         struct script_event events[EVENTS_MAX];
-        bool is_close_accepted[POSITIONS_MAX];
+        struct taken taken[POSITIONS_MAX];
         struct wire wires[WIRES_MAX];
         struct news news[NEWS_MAX];
         uint32_t mutations_when_judged;

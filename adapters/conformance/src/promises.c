@@ -282,6 +282,10 @@ void conformance_a_netting_close_never_crosses_zero(const struct adapter_under_t
     struct tw_snapshot snapshot = bench_snapshot(&bench);
     for (size_t i = 0; i < snapshot.n_positions; i++)
         cr_expect_eq(snapshot.positions[i].side, TW_BUY, "it went over to the other side");
+    if (snapshot.n_positions == 0) {
+        struct tw_order again = bench_close(&bench, "again", open.position_id, bench_decimal(under_test->volume));
+        cr_expect_eq(bench_execute(&bench, &again).outcome, TW_OUTCOME_NOT_FOUND, "there is nothing to reduce");
+    }
     tw_snapshot_clear(&snapshot);
     bench_stop(&bench);
 }

@@ -8,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* OF_CALLER: CompareFollower. The others are our own, nobody waits for an answer: what we believe is mended. */
+enum asks { OF_CALLER, ALL_IT_HOLDS, ONE_ORDER };
+
 struct question {
     struct tw_job job; /* first */
-    bool is_ours; /* nobody waits for an answer: what we believe is mended */
+    enum asks asks;
     struct tw_adapter_call call;
     struct tw_snapshot snapshot;
     uint64_t answers; /* of the slot when the broker was asked */
@@ -275,7 +278,7 @@ static void mend_order(struct tw_leg *leg, const struct tw_snapshot *snapshot)
     if (order_there(snapshot, leg->ticket) != NULL)
         return;
     if (leg->slot->caps.netting)
-        return; /* what it became has no id: whoever cancels or closes it asks for it */
+        return; /* what it became has no id: it is asked for, orders_ask() */
     const struct tw_held_position *became = position_of_leg(snapshot, leg);
     leg_dirty(leg);
     if (became == NULL) {
@@ -455,6 +458,69 @@ static void adopt_all(struct tw_slot *slot, const struct tw_snapshot *snapshot, 
     }
 }
 
+static struct question *question_new(struct tw_slot *slot, enum asks asks)
+{
+    struct question *question = calloc(1, sizeof *question);
+    if (question == NULL)
+        return NULL;
+    slot_hold(slot);
+    question->slot = slot;
+    question->asks = asks;
+    return question;
+}
+
+static void ask(struct question *question);
+
+/* The first leg by number, from this one on, whose order is not there any more. */
+static struct tw_leg *order_gone(const struct tw_slot *slot, const struct tw_snapshot *snapshot, uint64_t from)
+{
+    struct tw_leg *first = NULL;
+    for (struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->is_pending && leg->jobs == 0 && leg->number >= from && (first == NULL || leg->number < first->number) &&
+            order_there(snapshot, leg->ticket) == NULL)
+            first = leg;
+    return first;
+}
+
+/* A netting account's orders that are gone, of which nobody has told: the broker is asked what became of each. */
+static void orders_ask(struct tw_slot *slot, const struct tw_snapshot *snapshot)
+{
+    for (uint64_t from = 1; from != 0;) {
+        struct question *question = question_new(slot, ONE_ORDER);
+        if (question == NULL)
+            return; /* the next comparison asks */
+        struct tw_order *order = &question->call.order;
+        pthread_mutex_lock(&slot->mutex);
+        const struct tw_leg *leg = order_gone(slot, snapshot, from);
+        from = leg != NULL ? leg->number + 1 : 0;
+        if (leg != NULL) {
+            order->op = TW_OP_PLACE;
+            memcpy(order->client_order_id, leg->open_order_id, sizeof order->client_order_id);
+            memcpy(order->symbol, leg->listing->instrument.symbol, sizeof order->symbol);
+        }
+        pthread_mutex_unlock(&slot->mutex);
+        if (leg != NULL)
+            ask(question);
+        else
+            question_free(question);
+    }
+}
+
+/* What became of it, whenever that was: said of this very order. */
+static void order_answer(struct question *question)
+{
+    struct tw_slot *slot = question->slot;
+    pthread_mutex_lock(&slot->mutex);
+    struct tw_leg *leg = leg_of_order(slot, question->call.order.client_order_id);
+    if (leg != NULL && leg->jobs == 0) /* else it is left to them */
+        (void)leg_order_asked(leg, &question->call.ack);
+    pthread_mutex_unlock(&slot->mutex);
+    slot_dirty_push(slot);
+    settle_begin(slot);
+    tw_job_finish(&question->job, TW_JOB_DONE);
+    question_end(question);
+}
+
 static void mend_answer(struct question *question)
 {
     struct tw_slot *slot = question->slot;
@@ -470,7 +536,9 @@ static void mend_answer(struct question *question)
     if (is_complete && !is_outdated)
         mend(slot, &question->snapshot);
     pthread_mutex_unlock(&slot->mutex);
-    if (is_complete && !is_outdated && !slot->caps.netting)
+    if (is_complete && !is_outdated && slot->caps.netting)
+        orders_ask(slot, &question->snapshot);
+    else if (is_complete && !is_outdated)
         adopt_all(slot, &question->snapshot, question->answers);
     slot_dirty_push(slot);
     settle_begin(slot);
@@ -491,8 +559,8 @@ static void refuse_unreached(struct question *question)
 static void answer(struct question *question)
 {
     struct tw_comparison *comparison = question->comparison;
-    if (question->is_ours) {
-        mend_answer(question);
+    if (question->asks != OF_CALLER) {
+        (question->asks == ONE_ORDER ? order_answer : mend_answer)(question);
         return;
     }
     struct tw_slot *slot = question->slot;
@@ -518,7 +586,7 @@ static void on_done(struct tw_adapter_call *call)
 static void lost_end(struct question *question)
 {
     struct tw_slot *slot = question->slot;
-    if (question->is_ours) {
+    if (question->asks == ALL_IT_HOLDS) {
         pthread_mutex_lock(&slot->mutex);
         slot->is_comparing = false;
         pthread_mutex_unlock(&slot->mutex);
@@ -526,6 +594,12 @@ static void lost_end(struct question *question)
     breaker_lost_back(slot);
     tw_lane_lost_call_end(slot->lane);
     question_free(question);
+}
+
+static void call(struct question *question)
+{
+    struct tw_slot *slot = question->slot;
+    (question->asks == ONE_ORDER ? slot->ops->lookup : slot->ops->snapshot)(slot->session, &question->call);
 }
 
 /* False: it was lost. */
@@ -536,7 +610,7 @@ static bool ask_and_wait(struct question *question)
     if (!breaker_admits(slot, &is_probe))
         return true; /* unasked: as if it could not be reached */
     tw_job_call_begin(&question->job, question->call.deadline_mono_ns + CALL_LOST_AFTER_NS);
-    slot->ops->snapshot(slot->session, &question->call);
+    call(question);
     if (!tw_job_call_end(&question->job)) {
         lost_end(question);
         return false;
@@ -555,7 +629,7 @@ static void run(struct tw_job *job)
     pthread_mutex_unlock(&slot->mutex);
     question->call.deadline_mono_ns = tw_mono_ns() + (int64_t)slot->caps.call_timeout_ms * TW_NS_PER_MS;
     if (!slot->caps.blocking)
-        slot->ops->snapshot(slot->session, &question->call);
+        call(question);
     else if (ask_and_wait(question))
         answer(question);
 }
@@ -577,14 +651,14 @@ static void lost(struct tw_job *job)
 static void cancelled(struct tw_job *job)
 {
     struct question *question = (struct question *)job;
-    if (!question->is_ours)
+    if (question->asks == OF_CALLER)
         tw_refuse(&question->comparison->refusal, REFUSAL(SHUTTING_DOWN), NULL, "the server is stopping");
     question_end(question);
 }
 
-static void ask(struct question *question, struct tw_slot *slot)
+static void ask(struct question *question)
 {
-    question->slot = slot;
+    struct tw_slot *slot = question->slot;
     question->call.snapshot = &question->snapshot;
     question->call.done = on_done;
     question->job.run = run;
@@ -607,16 +681,14 @@ void reconcile_begin(struct tw_slot *slot)
     pthread_mutex_unlock(&slot->mutex);
     if (!is_wanted)
         return;
-    struct question *question = calloc(1, sizeof *question);
+    struct question *question = question_new(slot, ALL_IT_HOLDS);
     if (question == NULL) { /* the sweep asks again */
         pthread_mutex_lock(&slot->mutex);
         slot->is_comparing = false;
         pthread_mutex_unlock(&slot->mutex);
         return;
     }
-    question->is_ours = true;
-    slot_hold(slot);
-    ask(question, slot);
+    ask(question);
 }
 
 bool tw_engine_follower_compare(struct tw_engine *engine, const char *follower_id,
@@ -626,12 +698,11 @@ bool tw_engine_follower_compare(struct tw_engine *engine, const char *follower_i
     if (slot == NULL)
         return tw_refuse(&comparison->refusal, REFUSAL(NOT_FOUND), "follower_id",
                          "there is no follower \"%.64s\"", follower_id);
-    struct question *question = calloc(1, sizeof *question);
-    if (question == NULL) {
-        slot_release(slot);
+    struct question *question = question_new(slot, OF_CALLER);
+    slot_release(slot);
+    if (question == NULL)
         return tw_refuse(&comparison->refusal, REFUSAL(OVERLOADED), NULL, "no memory");
-    }
     question->comparison = comparison;
-    ask(question, slot);
+    ask(question);
     return true;
 }

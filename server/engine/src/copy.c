@@ -260,6 +260,34 @@ void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id)
         net_stops_take(leg);
 }
 
+struct tw_leg *leg_of_order(const struct tw_slot *slot, const char *client_order_id)
+{
+    struct tw_leg *leg = slot->legs;
+    while (leg != NULL && (!leg->is_pending || strcmp(leg->open_order_id, client_order_id) != 0))
+        leg = leg->next;
+    return leg;
+}
+
+bool leg_order_asked(struct tw_leg *leg, const struct tw_ack *ack)
+{
+    switch (ack->outcome) {
+    case TW_OUTCOME_ACCEPTED:
+        return true;
+    case TW_OUTCOME_DONE:
+    case TW_OUTCOME_PARTIAL:
+    case TW_OUTCOME_REJECTED:
+        break;
+    default:
+        return false;
+    }
+    leg_dirty(leg);
+    if (ack->filled_volume > 0)
+        leg_filled(leg, ack->filled_volume, ack->position_id);
+    else
+        leg_close(leg); /* a hand, or the broker, has cancelled it */
+    return true;
+}
+
 void leg_tickets_clear(struct tw_leg *leg)
 {
     while (leg->older != NULL) {
@@ -930,12 +958,28 @@ static enum gate gate_breaker(struct tw_copy *copy, struct flight *flight)
     return park(copy, REASON(BREAKER_OPEN));
 }
 
-/* What a look-up is about: the copy's latest order, or the one that its cancel did not find. */
+/* Another share of the symbol whose order waits at the broker, as far as we know: the first by number from this one
+ * on. Under the slot's mutex. */
+static struct tw_leg *waiting_share(const struct tw_copy *copy, uint64_t from)
+{
+    struct tw_leg *first = NULL;
+    for (struct tw_leg *leg = slot_of(copy)->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == copy->listing && leg != copy->leg && leg->is_pending && leg->number >= from &&
+            (first == NULL || leg->number < first->number))
+            first = leg;
+    return first;
+}
+
+/* What a look-up is about: the copy's latest order, the one that its cancel did not find, or one that may have filled
+ * against what it was to reduce. */
 static void order_asked(const struct tw_copy *copy, struct tw_order *order)
 {
-    order->op = copy->asks_open ? TW_OP_PLACE : (enum tw_order_op)copy->last_op;
-    if (copy->asks_open)
-        memcpy(order->client_order_id, copy->leg->open_order_id, sizeof order->client_order_id);
+    const struct tw_leg *leg = copy->asks_open ? copy->leg : NULL;
+    if (copy->asks_share != 0)
+        leg = waiting_share(copy, copy->asks_share); /* NULL: news came meanwhile, and what its own order became is known */
+    order->op = leg != NULL ? TW_OP_PLACE : (enum tw_order_op)copy->last_op;
+    if (leg != NULL)
+        memcpy(order->client_order_id, leg->open_order_id, sizeof order->client_order_id);
 }
 
 /* The first id follows from the event, which comes again if a crash takes it, and needs no record. What the service
@@ -1407,8 +1451,6 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         apply_close(copy, flight);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
-    else if (!is_opening && is_gone && op == TW_OP_CLOSE)
-        leg_close(leg); /* the one position that it is a share of is not there */
     if (executed && leg->slot->caps.netting && copy->op != TW_OP_PLACE)
         net_stops_trade(leg->slot, leg->listing, flight, before);
 }
@@ -1481,12 +1523,19 @@ static struct tw_verdict ask_open_again(struct tw_copy *copy)
                                .at_mono_ns = tw_mono_ns() + (wait_ns < ASK_AGAIN_NS_MAX ? wait_ns : ASK_AGAIN_NS_MAX)};
 }
 
+/* Not found once more; it proves something only after the settle time. True: so often that it is gone. */
+static bool absence_count(struct tw_copy *copy)
+{
+    int64_t settled_ns = copy->call_deadline_mono_ns + (int64_t)slot_of(copy)->caps.settle_ms * TW_NS_PER_MS;
+    copy->absences = (uint8_t)(copy->absences + (tw_mono_ns() > settled_ns));
+    return copy->absences >= CANCELS_LOST_MAX;
+}
+
 /* What became of the order that a cancel did not find. It filled: the copy goes on and closes that; it waits:
- * it is cancelled once more; it is gone, which its absence proves only after the settle time. */
+ * it is cancelled once more; it is gone. */
 static struct tw_verdict open_asked(struct tw_copy *copy, const struct tw_ack *ack)
 {
     struct tw_leg *leg = copy->leg;
-    int64_t settled_ns = copy->call_deadline_mono_ns + (int64_t)slot_of(copy)->caps.settle_ms * TW_NS_PER_MS;
     struct tw_verdict again = {.next = TW_NEXT_CALL, .state = STATE(QUEUED), .at_mono_ns = tw_mono_ns()};
     applied_note(copy);
     switch (ack->outcome) {
@@ -1506,8 +1555,7 @@ static struct tw_verdict open_asked(struct tw_copy *copy, const struct tw_ack *a
         break;
     case TW_OUTCOME_NOT_FOUND:
     case TW_OUTCOME_UNSUPPORTED:
-        copy->absences = (uint8_t)(copy->absences + (tw_mono_ns() > settled_ns));
-        if (leg->held == 0 && copy->absences < CANCELS_LOST_MAX)
+        if (!absence_count(copy) && leg->held == 0)
             return ask_open_again(copy);
         if (leg->held == 0)
             leg_close(leg);
@@ -1517,6 +1565,76 @@ static struct tw_verdict open_asked(struct tw_copy *copy, const struct tw_ack *a
     }
     copy->asks_open = false;
     return again;
+}
+
+/* ---- A netting order that was only to reduce, and found nothing on its side ----
+ *
+ * Then our shares do not add up to what the account has. An order of ours has filled that nobody has told of, and the
+ * account is at zero or beyond: who waits at the broker is asked for, one after the other, and as soon as one has
+ * filled, what is left to do is decided anew, by what the shares add up to then. Nothing was executed, so nothing can
+ * come twice. When no order explains it, a hand has closed it. */
+
+/* What is left of it brings the account nearer to zero, as far as we know. */
+static bool is_reduction(const struct tw_copy *copy)
+{
+    return tw_net_decide(slot_net(slot_of(copy), copy->listing), (enum tw_side)copy->side, 1).is_reduction;
+}
+
+/* The next share to be asked for, from this number on. True: it goes on. */
+static bool share_ask(struct tw_copy *copy, uint64_t from, struct tw_verdict *verdict)
+{
+    const struct tw_leg *waiting = waiting_share(copy, from);
+    copy->asks_share = waiting != NULL ? waiting->number : 0;
+    copy->lookups = copy->absences = 0;
+    if (waiting == NULL)
+        return false;
+    *verdict = (struct tw_verdict){.next = TW_NEXT_LOOKUP, .state = STATE(UNKNOWN), .at_mono_ns = tw_mono_ns()};
+    return true;
+}
+
+/* No order of ours explains it: the share that was to be closed is not there. */
+static void share_is_gone(struct tw_copy *copy)
+{
+    if (copy->op != TW_OP_OPEN)
+        leg_close(copy->leg);
+}
+
+/* True: it goes on. */
+static bool reduce_again(struct tw_copy *copy, struct tw_verdict *verdict)
+{
+    if (copy->leg->is_closed || (copy->op == TW_OP_OPEN && copy->calls >= TW_CALLS_PER_OPEN_MAX))
+        return false;
+    if (!is_reduction(copy)) { /* the fill was told while the order was on its way */
+        copy->id_attempt++;
+        copy->adapter_attempt = 0;
+        *verdict = (struct tw_verdict){.next = TW_NEXT_CALL, .state = STATE(QUEUED), .at_mono_ns = tw_mono_ns()};
+        return true;
+    }
+    if (share_ask(copy, 1, verdict))
+        return true;
+    share_is_gone(copy);
+    return false;
+}
+
+/* What became of the order of the share that was asked for. */
+static struct tw_verdict share_asked(struct tw_copy *copy, const struct flight *flight)
+{
+    const struct tw_ack *ack = &flight->call.ack;
+    struct tw_leg *leg = leg_of_order(slot_of(copy), flight->call.order.client_order_id); /* NULL: news came meanwhile */
+    struct tw_verdict verdict = {.next = TW_NEXT_CALL, .state = STATE(QUEUED), .at_mono_ns = tw_mono_ns()};
+    applied_note(copy);
+    bool is_absent = ack->outcome == TW_OUTCOME_NOT_FOUND || ack->outcome == TW_OUTCOME_UNSUPPORTED;
+    if (leg != NULL && !leg_order_asked(leg, ack) && !(is_absent && absence_count(copy)))
+        return ask_open_again(copy);
+    if (copy->leg->is_closed || !is_reduction(copy) || ack->filled_volume > 0)
+        copy->asks_share = 0;
+    else if (!share_ask(copy, copy->asks_share + 1, &verdict)) {
+        share_is_gone(copy);
+        verdict = copy->op == TW_OP_OPEN
+                      ? (struct tw_verdict){.next = TW_NEXT_FINAL, .state = STATE(REJECTED), .reason = REASON(BROKER_OTHER)}
+                      : (struct tw_verdict){.next = TW_NEXT_FINAL, .state = STATE(DONE), .reason = REASON(ALREADY_CLOSED)};
+    }
+    return verdict;
 }
 
 /* The stops were to be the waiting order's, and it is not there: it has just filled (then they are the
@@ -1542,6 +1660,9 @@ static bool takes_another(struct tw_copy *copy, const struct flight *flight, str
         return cancel_again(copy, verdict);
     if (order->op == TW_OP_MODIFY_ORDER && copy->op == TW_OP_MODIFY && ack->outcome == TW_OUTCOME_NOT_FOUND)
         return modify_again(copy, verdict);
+    if (order->op == TW_OP_CLOSE && slot_of(copy)->caps.netting && ack->outcome == TW_OUTCOME_NOT_FOUND &&
+        flight->phase == PHASE_CALL)
+        return reduce_again(copy, verdict);
     if (verdict->state != STATE(DONE) || copy->is_protecting)
         return false;
     bool has_stops = copy->stop_loss > 0 || copy->take_profit > 0;
@@ -1681,11 +1802,14 @@ static void land(struct flight *flight)
         copy->is_call_out = false;
         copy->subscription->calls_out--;
     }
-    if (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND)
+    bool asks_share = flight->phase == PHASE_LOOKUP && copy->asks_share != 0;
+    if (!asks_share && (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND))
         tell_keep(copy, ack);
     slot->answers++;
     struct tw_verdict verdict;
-    if (flight->phase == PHASE_LOOKUP && copy->asks_open) {
+    if (asks_share) {
+        verdict = share_asked(copy, flight);
+    } else if (flight->phase == PHASE_LOOKUP && copy->asks_open) {
         verdict = open_asked(copy, ack);
     } else {
         verdict = judge(copy, flight, now_mono_ns);
@@ -1699,6 +1823,8 @@ static void land(struct flight *flight)
     tw_crash_point_if(flight->phase == PHASE_CALL && copy->calls > 1, "copy.answered_again");
     tw_crash_point_if(flight->phase == PHASE_LOOKUP, "copy.found");
     tw_crash_point_if(ack->outcome == TW_OUTCOME_PARTIAL, "copy.filled_in_part");
+    if (asks_share)
+        slot_dirty_push(slot); /* another leg than its own */
     settle_begin(slot);
 
     if (is_first)

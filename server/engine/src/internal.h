@@ -295,6 +295,7 @@ struct tw_copy {
     bool waits_for_journal; /* its next order has an id that the journal does not have yet */
     bool is_counted;     /* what a look-up finds is in the leg already */
     bool asks_open;      /* a cancel that found nothing: what became of the order is asked for */
+    uint64_t asks_share; /* a reduction that found nothing: what became of the order of this leg, by number; 0 = none */
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
     uint8_t cancels_lost; /* cancels in a row that found nothing to cancel */
@@ -627,6 +628,10 @@ void copy_written(struct tw_copy *copy, uint8_t order_leg, uint32_t id_attempt);
 bool leg_is_of(const struct tw_leg *leg, const char *client_order_id);
 /* Its order at the broker filled: what it became. Under the slot's mutex. */
 void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id);
+/* The leg whose order, with this client order id, waits at the broker as far as we know. Under the slot's mutex. */
+struct tw_leg *leg_of_order(const struct tw_slot *slot, const char *client_order_id);
+/* What the broker says of that order when asked for it. False: nothing that can be relied on. The same. */
+bool leg_order_asked(struct tw_leg *leg, const struct tw_ack *ack);
 /* What is ours of a symbol at a netting account; below 0 = short. Under the slot's mutex. */
 tw_decimal slot_net(const struct tw_slot *slot, const struct tw_listing *listing);
 /* Where the stops of a change are to stand, UNSET = as they are. False: they cannot be the position's, because this

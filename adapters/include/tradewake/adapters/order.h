@@ -71,7 +71,7 @@ struct tw_order {
     tw_decimal stop_loss;
     tw_decimal take_profit;
     int64_t expires_wall_ns; /* 0 = good till cancelled; MODIFY_ORDER: -1 = leave, 0 = remove */
-    bool reduce_only;        /* netting closes: never cross zero */
+    bool reduce_only;        /* netting closes: never cross zero; with nothing to close NOT_FOUND */
 };
 
 /* The answer. The caller zeroes it; an adapter fills in what it knows. */
