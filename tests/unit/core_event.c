@@ -343,6 +343,37 @@ Test(core_event, master_and_action_make_an_event_when_it_was_seen_does_not)
     tw_arena_clear(&arena);
 }
 
+/* Hashes are in the journal: what was remembered yesterday must be known again today. By Python's
+ * hashlib over "M1\n0\np1\no1\np2\nEURUSD\n1\n2\n-42\n...", UNSET being -2^63. */
+Test(core_event, the_hash_of_a_content_stays_what_it_was)
+{
+    const struct tw_event event = {.kind = TW_EVENT_OPEN,
+                                   .event_id = "e1",
+                                   .master_id = "M1",
+                                   .position_id = "p1",
+                                   .order_id = "o1",
+                                   .new_position_id = "p2",
+                                   .symbol = "EURUSD",
+                                   .side = (enum tw_side)1,
+                                   .type = (enum tw_order_type)2,
+                                   .magic = -42,
+                                   .expires_wall_ns = INT64_C(1764496116000000000),
+                                   .increase = true,
+                                   .volume = 10000000,
+                                   .remaining_volume = TW_DECIMAL_UNSET,
+                                   .price = 108500000,
+                                   .stop_price = TW_DECIMAL_UNSET,
+                                   .stop_loss = -1,
+                                   .take_profit = 0,
+                                   .contract_size = INT64_C(10000000000000)};
+    static const uint8_t expected[TW_EVENT_HASH_BYTES] = {0x47, 0x4f, 0x84, 0xce, 0x65, 0x2c,
+                                                          0xc6, 0xa3, 0x8d, 0xa3, 0x45, 0xec,
+                                                          0x5d, 0x9d, 0x6f, 0x1e};
+    uint8_t hash[TW_EVENT_HASH_BYTES];
+    tw_event_hash(&event, hash);
+    cr_expect_arr_eq(hash, expected, sizeof expected);
+}
+
 Test(core_event, a_close_and_a_modify_of_the_same_position_differ)
 {
     struct tw_arena arena;

@@ -1,7 +1,5 @@
 #include <tradewake/core/copy_id.h>
-
-#include <openssl/sha.h>
-#include <stdio.h>
+#include <tradewake/core/digest.h>
 
 enum { BASE32_CHARS = 18, BASE32_BITS = 5 };
 
@@ -9,11 +7,16 @@ void tw_copy_id(const struct tw_copy_id_input *input, char ret[TW_COPY_ID_BYTES]
 {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     char text[512]; /* four ids of at most 64 characters, an action, two numbers */
-    int length = snprintf(text, sizeof text, "%s\n%s\n%s\n%s\n%s\n%u\n%u\n", input->master_id,
-                          input->event_id, input->follower_id, input->subject_id, input->action,
-                          input->leg, input->attempt);
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    SHA256((const unsigned char *)text, (size_t)length, digest);
+    struct tw_lines lines = {text, text + sizeof text};
+    tw_lines_put(&lines, input->master_id);
+    tw_lines_put(&lines, input->event_id);
+    tw_lines_put(&lines, input->follower_id);
+    tw_lines_put(&lines, input->subject_id);
+    tw_lines_put(&lines, input->action);
+    tw_lines_put_number(&lines, input->leg);
+    tw_lines_put_number(&lines, input->attempt);
+    uint8_t digest[TW_SHA256_BYTES];
+    tw_sha256(text, (size_t)(lines.at - text), digest);
 
     ret[0] = 'T';
     ret[1] = '1';

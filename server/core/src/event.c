@@ -3,8 +3,8 @@
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/core/check.h>
+#include <tradewake/core/digest.h>
 
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -260,24 +260,27 @@ void tw_event_clear(struct tw_event *event, enum tw_event_kind kind)
 /* Canonical bytes of one event: every field on a line of its own, so that no two events share them. */
 static size_t hash_text(const struct tw_event *e, char *text, size_t size)
 {
-    const tw_decimal decimals[] = {e->volume, e->remaining_volume, e->price, e->stop_price,
-                                   e->stop_loss, e->take_profit, e->contract_size};
-    int used = snprintf(text, size, "%s\n%d\n%s\n%s\n%s\n%s\n%d\n%d\n%lld\n%lld\n%d\n", e->master_id,
-                        (int)e->kind, e->position_id, e->order_id, e->new_position_id, e->symbol,
-                        (int)e->side, (int)e->type, (long long)e->magic,
-                        (long long)e->expires_wall_ns, e->increase);
-    size_t at = (size_t)used;
-    for (size_t i = 0; i < sizeof decimals / sizeof decimals[0]; i++)
-        at += (size_t)snprintf(text + at, size - at, "%lld\n", (long long)decimals[i]);
-    return at;
+    const int64_t numbers[] = {e->side,      e->type,   e->magic,
+                               e->expires_wall_ns, e->increase, e->volume,
+                               e->remaining_volume, e->price, e->stop_price,
+                               e->stop_loss, e->take_profit, e->contract_size};
+    struct tw_lines lines = {text, text + size};
+    tw_lines_put(&lines, e->master_id);
+    tw_lines_put_number(&lines, e->kind);
+    tw_lines_put(&lines, e->position_id);
+    tw_lines_put(&lines, e->order_id);
+    tw_lines_put(&lines, e->new_position_id);
+    tw_lines_put(&lines, e->symbol);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        tw_lines_put_number(&lines, numbers[i]);
+    return (size_t)(lines.at - text);
 }
 
 void tw_event_hash(const struct tw_event *event, uint8_t ret[TW_EVENT_HASH_BYTES])
 {
     char text[1024]; /* five ids of 64 and a dozen numbers of 20 digits */
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    size_t length = hash_text(event, text, sizeof text);
-    SHA256((const unsigned char *)text, length, digest);
+    uint8_t digest[TW_SHA256_BYTES];
+    tw_sha256(text, hash_text(event, text, sizeof text), digest);
     memcpy(ret, digest, TW_EVENT_HASH_BYTES);
 }
 

@@ -11,7 +11,8 @@
  * records from being used again. */
 #include "state.h"
 
-#include <openssl/sha.h>
+#include <tradewake/core/digest.h>
+
 #include <string.h>
 #include <sys/mman.h>
 
@@ -24,11 +25,11 @@ struct forgotten_event {
 
 static void key_make(const char *master_id, const char *event_id, uint8_t ret[TW_EVENT_HASH_BYTES])
 {
-    uint8_t text[2 * TW_ID_BYTES], digest[SHA256_DIGEST_LENGTH];
+    uint8_t text[2 * TW_ID_BYTES], digest[TW_SHA256_BYTES];
     size_t n = strlen(master_id) + 1; /* with the NUL: no two pairs run together */
     memcpy(text, master_id, n);
     memcpy(text + n, event_id, strlen(event_id));
-    SHA256(text, n + strlen(event_id), digest);
+    tw_sha256(text, n + strlen(event_id), digest);
     memcpy(ret, digest, TW_EVENT_HASH_BYTES);
 }
 

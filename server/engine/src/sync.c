@@ -5,8 +5,8 @@
 #include "state.h"
 
 #include <tradewake/core/check.h>
+#include <tradewake/core/digest.h>
 
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,11 +93,11 @@ static bool check_fresh(const struct syncing *s, struct tw_refusal *refusal)
 static bool hash_request(const Tradewake__V1__SyncMasterRequest *m, uint8_t ret[TW_EVENT_HASH_BYTES])
 {
     size_t size = tradewake__v1__sync_master_request__get_packed_size(m);
-    uint8_t *packed = malloc(size + 1), digest[SHA256_DIGEST_LENGTH];
+    uint8_t *packed = malloc(size + 1), digest[TW_SHA256_BYTES];
     if (packed == NULL)
         return false;
     tradewake__v1__sync_master_request__pack(m, packed);
-    SHA256(packed, size, digest);
+    tw_sha256(packed, size, digest);
     memcpy(ret, digest, TW_EVENT_HASH_BYTES);
     free(packed);
     return true;

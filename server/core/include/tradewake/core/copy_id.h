@@ -17,7 +17,7 @@ struct tw_copy_id_input {
     uint32_t leg, attempt;
 };
 
-/* Thread: any; about a microsecond: workers do this, the rpc thread does not. */
+/* Thread: any; a third of a microsecond: workers do this, the rpc thread does not. */
 void tw_copy_id(const struct tw_copy_id_input *input, char ret[TW_COPY_ID_BYTES]);
 
 #endif
