@@ -39,6 +39,7 @@ static struct tw_engine *engine_new(uint32_t copies_remembered, uint32_t events_
     atomic_init(&engine->next_leg, 1); /* 0 = no leg, and as a key: no order asked for */
     pthread_rwlock_init(&engine->fleet_lock, NULL);
     pthread_mutex_init(&engine->change_mutex, NULL);
+    spares_init(&engine->spares);
     pthread_mutex_init(&engine->history.mutex, NULL);
     pthread_mutex_init(&engine->audit.mutex, NULL);
     pthread_mutex_init(&engine->journal.index_mutex, NULL);
@@ -98,6 +99,9 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
         tw_engine_stop(engine);
         return status;
     }
+    for (struct tw_master *master = engine->masters; master != NULL; master = master->hh.next)
+        if (master->n_members > 0)
+            master_events_expect(master, master->n_members);
     engine->sweep.fire = on_sweep;
     tw_timer_set(engine->reactor, &engine->sweep, tw_mono_ns() + SWEEP_NS);
     *ret_engine = engine;
@@ -120,6 +124,7 @@ void tw_engine_abandon(struct tw_engine *engine)
         return;
     snapshots_stop(engine);
     changes_stop(engine);
+    spares_stop(&engine->spares);
     tw_journal_close(engine->log);
 }
 
@@ -154,6 +159,7 @@ void tw_engine_stop(struct tw_engine *engine)
         engine->retired_subscriptions = next;
     }
     forgotten_clear(engine);
+    spares_clear(&engine->spares);
     free(engine->breakers);
     tw_journal_close(engine->log);
     pthread_mutex_destroy(&engine->journal.index_mutex);

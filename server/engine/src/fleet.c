@@ -1268,6 +1268,7 @@ static bool subscription_add(struct tw_engine *engine, const Tradewake__V1__Subs
         subscription_release(subscription);
         return false;
     }
+    master_events_expect(master, n_members + 1);
     subscription_write(subscription);
     subscription_enter(engine, subscription); /* takes over the first reference */
     return subscription_answer(subscription, arena, ret, refusal);

@@ -5,6 +5,8 @@
 #ifndef TW_ENGINE_INTERNAL_H
 #define TW_ENGINE_INTERNAL_H
 
+#include "spares.h"
+
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/core/copy_id.h>
@@ -407,6 +409,7 @@ struct tw_engine {
     uint32_t next_slot_number;
     uint32_t next_subscription;
     atomic_uint threads_needed;
+    struct spares spares; /* for records and blocks of legs */
     atomic_uint n_followers, n_connected;
     pthread_mutex_t change_mutex; /* one change of the fleet at a time; outside every other lock */
 
@@ -549,6 +552,8 @@ void session_host_init(struct tw_slot *slot, struct tw_session_host *ret);
 /* sequencer.c */
 /* Whether there is room for what may wait: what is left of a full disk is kept for closes. */
 bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusal);
+/* What the next event of this master will take is kept ready. Thread: any. */
+void master_events_expect(struct tw_master *master, uint32_t n_members);
 struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies);
 void record_enter(struct tw_record *record);
 struct tw_position *position_find(struct tw_master *master, const char *id);

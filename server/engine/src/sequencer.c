@@ -145,9 +145,14 @@ void position_finish(struct tw_position *position)
     position_remember(position);
 }
 
+static size_t leg_block_size(uint32_t n_legs_max)
+{
+    return sizeof(struct tw_leg_block) + n_legs_max * sizeof(struct tw_leg);
+}
+
 struct tw_leg_block *leg_block_new(struct tw_position *position, uint32_t n_legs_max)
 {
-    struct tw_leg_block *block = calloc(1, sizeof *block + n_legs_max * sizeof block->legs[0]);
+    struct tw_leg_block *block = spares_take(&position->master->engine->spares, leg_block_size(n_legs_max));
     if (block == NULL)
         return NULL;
     block->next = position->blocks;
@@ -157,9 +162,20 @@ struct tw_leg_block *leg_block_new(struct tw_position *position, uint32_t n_legs
 
 /* ---- Records ---- */
 
+static size_t record_size(uint32_t n_copies)
+{
+    return sizeof(struct tw_record) + n_copies * sizeof(struct tw_copy);
+}
+
+void master_events_expect(struct tw_master *master, uint32_t n_members)
+{
+    spares_expect(&master->engine->spares, record_size(n_members));
+    spares_expect(&master->engine->spares, leg_block_size(n_members));
+}
+
 struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies)
 {
-    struct tw_record *record = calloc(1, sizeof *record + n_copies * sizeof record->copies[0]);
+    struct tw_record *record = spares_take(&master->engine->spares, record_size(n_copies));
     if (record == NULL)
         return NULL;
     record->engine = master->engine;

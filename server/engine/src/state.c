@@ -27,20 +27,43 @@ static uint8_t *out_room(struct state_out *out, size_t size)
     return out->bytes + out->size;
 }
 
-void state_put_u(struct state_out *out, uint64_t value)
+enum { VARINT_BYTES_MAX = 10 };
+
+/* Returns what is behind it. Small numbers, and the absent decimal (all bits set, as zigzag), are most of
+ * what is written for a copy while its order waits. */
+static inline uint8_t *varint_put(uint8_t *at, uint64_t value)
 {
-    uint8_t *at = out_room(out, 10);
+    if (value < 0x80) {
+        *at = (uint8_t)value;
+        return at + 1;
+    }
+    if (value == UINT64_MAX) {
+        static const uint8_t all_set[VARINT_BYTES_MAX] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 1};
+        memcpy(at, all_set, sizeof all_set);
+        return at + sizeof all_set;
+    }
     while (value >= 0x80) {
         *at++ = (uint8_t)(value | 0x80);
         value >>= 7;
     }
     *at++ = (uint8_t)value;
-    out->size = (size_t)(at - out->bytes);
+    return at;
+}
+
+static inline uint64_t zigzag(int64_t value)
+{
+    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+}
+
+void state_put_u(struct state_out *out, uint64_t value)
+{
+    uint8_t *at = out_room(out, VARINT_BYTES_MAX);
+    out->size = (size_t)(varint_put(at, value) - out->bytes);
 }
 
 void state_put_i(struct state_out *out, int64_t value)
 {
-    state_put_u(out, ((uint64_t)value << 1) ^ (uint64_t)(value >> 63));
+    state_put_u(out, zigzag(value));
 }
 
 void state_put_bytes(struct state_out *out, const void *bytes, size_t size)
@@ -139,8 +162,15 @@ void state_get_text(struct state_in *in, char *ret, size_t size)
     U(side) U(type) I(price) I(stop_price) I(stop_loss) I(take_profit) I(contract_size) I(magic)     \
     I(expires_wall_ns)
 
-#define PUT_U(name) state_put_u(out, (uint64_t)thing->name);
-#define PUT_I(name) state_put_i(out, (int64_t)thing->name);
+#define COUNT(name) +1
+#define FIELDS_PUT(FIELDS)                                                                           \
+    do {                                                                                             \
+        uint8_t *at = out_room(out, (FIELDS(COUNT, COUNT)) * VARINT_BYTES_MAX);                      \
+        FIELDS(PUT_U, PUT_I)                                                                         \
+        out->size = (size_t)(at - out->bytes);                                                       \
+    } while (0)
+#define PUT_U(name) at = varint_put(at, (uint64_t)thing->name);
+#define PUT_I(name) at = varint_put(at, zigzag((int64_t)thing->name));
 #define GET_U(name) thing->name = (__typeof__(thing->name))state_get_u(in);
 #define GET_I(name) thing->name = (__typeof__(thing->name))state_get_i(in);
 
@@ -172,7 +202,7 @@ void state_put_copy(struct state_out *out, const struct tw_copy *thing)
     state_put_u(out, thing->subscription->number);
     state_put_u(out, thing->leg != NULL ? thing->leg->number : 0);
     state_put_u(out, thing->stamp);
-    COPY_FIELDS(PUT_U, PUT_I)
+    FIELDS_PUT(COPY_FIELDS);
     state_put_text(out, thing->listing != NULL ? thing->listing->told.symbol : "");
     state_put_bytes(out, thing->told, thing->told != NULL ? told_size(thing->told) : 0);
 }
@@ -220,7 +250,7 @@ void state_put_leg(struct state_out *out, const struct tw_leg *thing)
     state_put_u(out, thing->slot->number);
     state_put_u(out, thing->stamp);
     state_put_text(out, thing->listing->told.symbol);
-    LEG_FIELDS(PUT_U, PUT_I)
+    FIELDS_PUT(LEG_FIELDS);
     state_put_text(out, thing->ticket);
     state_put_text(out, thing->open_copy_id);
     state_put_text(out, thing->open_order_id);
@@ -280,7 +310,7 @@ void state_get_leg(struct state_in *in, struct tw_leg *thing)
 static void put_pending(struct state_out *out, const struct pending *thing)
 {
     state_put_text(out, thing->symbol);
-    PENDING_FIELDS(PUT_U, PUT_I)
+    FIELDS_PUT(PENDING_FIELDS);
 }
 
 void state_put_position(struct state_out *out, const struct tw_position *thing)
@@ -290,7 +320,7 @@ void state_put_position(struct state_out *out, const struct tw_position *thing)
     state_put_text(out, thing->id);
     state_put_u(out, thing->is_hashed);
     state_put_u(out, thing->is_order);
-    POSITION_FIELDS(PUT_U, PUT_I)
+    FIELDS_PUT(POSITION_FIELDS);
     state_put_u(out, thing->pending != NULL);
     if (thing->pending == NULL)
         return;
