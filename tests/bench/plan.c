@@ -158,16 +158,23 @@ static int64_t worked_ns(void)
     return time.tv_sec * TW_NS_PER_S + time.tv_nsec;
 }
 
+/* Which follower comes so many after the first; the row begins anew at its end. */
+static uint32_t turned(uint32_t i, uint32_t n)
+{
+    return i < n ? i : i % n;
+}
+
 static double round_ns(const struct tw_follower_view *views, uint32_t n,
                        const struct tw_event *event, int64_t now_ns)
 {
     uint32_t passes = PLANS_PER_ROUND / n + 1, sent = 0;
+    uint64_t symbol_head = tw_symbol_head(event->symbol);
     int64_t from_ns = worked_ns();
     for (uint32_t pass = 0; pass < passes; pass++)
         for (uint32_t i = 0; i < n; i++) {
             struct tw_plan plan;
             for (uint32_t step = 0; step < TW_PLAN_STEPS; step++)
-                tw_plan_prefetch(event, &views[(i + (TW_PLAN_STEPS - step) * TW_PLAN_AHEAD) % n], (int)step);
+                tw_plan_prefetch(event, symbol_head, &views[turned(i + (TW_PLAN_STEPS - step) * TW_PLAN_AHEAD, n)], (int)step);
             tw_plan_open(event, &views[i], now_ns, &plan);
             sent += plan.state == TRADEWAKE__V1__COPY_STATE__COPY_STATE_QUEUED;
         }

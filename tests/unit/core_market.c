@@ -87,3 +87,63 @@ Test(core_market, an_order_trades_at_the_ask_or_the_bid)
     cr_expect_eq(tw_listing_price(&listing, TW_BUY), dec("1.2"));
     cr_expect_eq(tw_listing_price(&listing, TW_SELL), dec("1.1"));
 }
+
+/* The same name, whichever way it was put together, has the same hash and text; a part of eight bytes as well. */
+Test(core_market, a_name_is_the_same_whatever_it_was_put_together_of)
+{
+    static const char *const names[] = {"E", "EUR", "EURUSD", "EURUSD.", "EURUSD.x", "EURUSD.xy", "EURUSD.cash.of.ours",
+                                        "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqr"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const char *name = names[i];
+        size_t length = strlen(name);
+        struct tw_symbol whole;
+        tw_symbol_begin(&whole);
+        tw_symbol_add(&whole, name);
+        cr_expect_not(whole.is_too_long);
+        for (size_t first = 0; first <= length; first++)
+            for (size_t second = first; second <= length; second++) {
+                char parts[3][80];
+                struct tw_symbol symbol;
+                snprintf(parts[0], sizeof parts[0], "%.*s", (int)first, name);
+                snprintf(parts[1], sizeof parts[1], "%.*s", (int)(second - first), name + first);
+                snprintf(parts[2], sizeof parts[2], "%s", name + second);
+                tw_symbol_begin(&symbol);
+                for (size_t k = 0; k < 3; k++) {
+                    char eight[8] = "";
+                    if (strlen(parts[k]) < sizeof eight && k < 2) {
+                        memset(eight, 'x', sizeof eight); /* what is behind the end does not count */
+                        memcpy(eight, parts[k], strlen(parts[k]) + 1);
+                        tw_symbol_add_short(&symbol, eight);
+                    } else {
+                        tw_symbol_add(&symbol, parts[k]);
+                    }
+                }
+                cr_assert_str_eq(symbol.text, name, "cut at %zu and %zu", first, second);
+                cr_assert_eq(symbol.length, length);
+                cr_assert_eq(tw_symbol_hash(&symbol), tw_symbol_hash(&whole), "%s cut at %zu and %zu", name, first, second);
+            }
+        tw_symbol_add(&whole, "and so much more that no account has a name as long as this, whatever it is");
+        cr_expect(whole.is_too_long);
+    }
+}
+
+Test(core_market, head_and_tail_are_the_first_and_the_last_eight)
+{
+    static const struct {
+        const char *name, *head, *tail; /* a dot: nothing */
+    } rows[] = {
+        {"", "........", "........"},       {"E", "E.......", ".......E"},   {"EURUSD", "EURUSD..", "..EURUSD"},
+        {"EURUSDm", "EURUSDm.", ".EURUSDm"}, {"EURUSD-x", "EURUSD-x", "EURUSD-x"}, {"EURUSD-xy", "EURUSD-x", "URUSD-xy"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        uint64_t head = tw_symbol_head(rows[i].name), tail = tw_symbol_tail(rows[i].name, head);
+        for (unsigned k = 0; k < 8; k++) {
+            char first = (char)(head >> (8 * k)), last = (char)(tail >> (8 * k));
+            cr_expect_eq(first, rows[i].head[k] == '.' ? '\0' : rows[i].head[k], "%s: head %u", rows[i].name, k);
+            cr_expect_eq(last, rows[i].tail[k] == '.' ? '\0' : rows[i].tail[k], "%s: tail %u", rows[i].name, k);
+        }
+    }
+    cr_expect(tw_symbol_is("EURUSD-xy", tw_symbol_head("EURUSD-xy"), "EURUSD-xy", tw_symbol_head("EURUSD-xy")));
+    cr_expect_not(tw_symbol_is("EURUSD-xy", tw_symbol_head("EURUSD-xy"), "EURUSD-xz", tw_symbol_head("EURUSD-xz")));
+    cr_expect_not(tw_symbol_is("EURUSD-x", tw_symbol_head("EURUSD-x"), "EURUSD-xz", tw_symbol_head("EURUSD-xz")));
+}

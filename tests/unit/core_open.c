@@ -24,8 +24,9 @@ static void break_breaker(struct fixture *f)
 }
 static void break_symbol_filter(struct fixture *f)
 {
-    static const char *const excluded[] = {"US500"};
-    f->rules.excluded = excluded;
+    static struct tw_pattern excluded;
+    excluded = tw_pattern_of("US500");
+    f->rules.excluded = &excluded;
     f->rules.n_excluded = 1;
 }
 static void break_symbol(struct fixture *f)
@@ -181,6 +182,57 @@ Test(core_open, patterns_match_whole_names)
                      "\"%s\" and \"%s\"", rows[i].pattern, rows[i].text);
 }
 
+/* Every text of up to n characters of an alphabet, the first one of each length first; false after the last. */
+static bool text_next(char *text, const char *alphabet, size_t n)
+{
+    size_t at = strlen(text);
+    const char *last = alphabet + strlen(alphabet) - 1;
+    while (at > 0 && text[at - 1] == *last)
+        text[--at] = alphabet[0];
+    if (at > 0) {
+        text[at - 1] = strchr(alphabet, text[at - 1])[1];
+        return true;
+    }
+    at = strlen(text);
+    text[at] = alphabet[0];
+    text[at + 1] = '\0';
+    return at < n;
+}
+
+/* Whether an opening of this symbol passes a filter of this one pattern. */
+static bool passes(const char *pattern, const char *symbol)
+{
+    const struct tw_pattern compiled = tw_pattern_of(pattern);
+    uint64_t head = tw_symbol_head(symbol), tail = tw_symbol_tail(symbol, head);
+    return (head & compiled.head_mask) == compiled.head && (tail & compiled.tail_mask) == compiled.tail;
+}
+
+/* What is looked at before the text never keeps out what the text lets in; names of one to ten characters, with
+ * all patterns of up to four characters before, behind, and around a part of eight. */
+Test(core_open, head_and_tail_of_a_pattern_agree_with_it)
+{
+    static const char *const befores[] = {"", "abababab", "abbaabb"}, *const afters[] = {"", "babababa", "b"};
+    size_t n = 0, matching = 0;
+    for (size_t b = 0; b < COUNT(befores); b++)
+        for (size_t a = 0; a < COUNT(afters); a++)
+            for (char pattern[8] = "a"; text_next(pattern, "ab?*", 4);)
+                for (char text[8] = "a"; text_next(text, "ab", 4);) {
+                    char whole_pattern[32], whole_text[32];
+                    snprintf(whole_pattern, sizeof whole_pattern, "%s%s%s", befores[b], pattern, afters[a]);
+                    snprintf(whole_text, sizeof whole_text, "%s%s%s", befores[b], text, afters[a]);
+                    bool matches = tw_pattern_matches(whole_pattern, whole_text);
+                    n++;
+                    matching += matches;
+                    if (matches)
+                        cr_assert(passes(whole_pattern, whole_text), "\"%s\" and \"%s\"", whole_pattern, whole_text);
+                }
+    cr_expect_gt(matching, n / 20, "%zu of %zu", matching, n);
+    cr_expect_not(passes("EUR*", "GBPUSD"));
+    cr_expect_not(passes("*CHF", "EURUSD"));
+    cr_expect_not(passes("EURUSD", "EURUSDm"));
+    cr_expect_not(passes("EURUSDm", "EURUSD"));
+}
+
 Test(core_open, excluded_symbols_win_over_included_ones)
 {
     static const struct {
@@ -194,9 +246,11 @@ Test(core_open, excluded_symbols_win_over_included_ones)
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct fixture f;
         fixture_open(&f, NULL, NULL);
-        f.rules.included = &rows[i].included;
+        const struct tw_pattern included = tw_pattern_of(rows[i].included != NULL ? rows[i].included : "");
+        const struct tw_pattern excluded = tw_pattern_of(rows[i].excluded != NULL ? rows[i].excluded : "");
+        f.rules.included = &included;
         f.rules.n_included = rows[i].included != NULL;
-        f.rules.excluded = &rows[i].excluded;
+        f.rules.excluded = &excluded;
         f.rules.n_excluded = rows[i].excluded != NULL;
         struct tw_plan plan = plan_now(&f);
         cr_expect_eq(plan.reason, rows[i].is_copied ? REASON(UNSPECIFIED) : REASON(SYMBOL_FILTERED),
@@ -207,14 +261,14 @@ Test(core_open, excluded_symbols_win_over_included_ones)
 
 Test(core_open, the_masters_name_is_what_filters_see)
 {
-    static const struct tw_symbol_mapping map[] = {{"GER40", "EURUSD"}};
-    static const char *const excluded[] = {"EURUSD"};
+    const struct tw_symbol_mapping map = tw_symbol_mapping_of("GER40", "EURUSD");
+    const struct tw_pattern excluded = tw_pattern_of("EURUSD");
     struct fixture f;
     fixture_open(&f, NULL, NULL);
     f.event.symbol = "GER40";
-    f.rules.symbol_map = map;
+    f.rules.symbol_map = &map;
     f.rules.n_symbol_map = 1;
-    f.rules.excluded = excluded;
+    f.rules.excluded = &excluded;
     f.rules.n_excluded = 1;
 
     struct tw_plan plan = plan_now(&f);
@@ -265,7 +319,7 @@ Test(core_open, a_symbol_is_found_by_maps_suffix_and_plain_name)
             for (char *at = strtok(texts[m], " "); at != NULL; at = strtok(NULL, " ")) {
                 char *to = strchr(at, '>');
                 *to = '\0';
-                maps[m][n[m]++] = (struct tw_symbol_mapping){at, to + 1};
+                maps[m][n[m]++] = tw_symbol_mapping_of(at, to + 1);
             }
         }
         f.rules.symbol_map = maps[0];
@@ -639,7 +693,7 @@ Test(core_open, every_no_says_why_in_words)
 
 Test(core_open, the_arithmetic_can_be_followed)
 {
-    static const struct tw_symbol_mapping map[] = {{"EURUSD", "EURUSD.x"}};
+    const struct tw_symbol_mapping map = tw_symbol_mapping_of("EURUSD", "EURUSD.x");
     Tradewake__V1__CopyRules rules;
     tradewake__v1__copy_rules__init(&rules);
     rules.sizing = TRADEWAKE__V1__SIZING_MODE__SIZING_MODE_BALANCE;
@@ -648,7 +702,7 @@ Test(core_open, the_arithmetic_can_be_followed)
     rules.max_volume = most;
     struct fixture f;
     fixture_open(&f, &rules, NULL);
-    f.rules.symbol_map = map;
+    f.rules.symbol_map = &map;
     f.rules.n_symbol_map = 1;
     struct tw_instrument instrument = instrument_of("EURUSD.x");
     tell(&f, &instrument);

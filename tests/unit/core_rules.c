@@ -346,6 +346,6 @@ Test(core_rules, rules_outlive_the_message_they_came_from)
 
     cr_expect_str_eq(rules.symbol_map[0].from, "GER30");
     cr_expect_str_eq(rules.symbol_map[0].to, "DE40");
-    cr_expect_str_eq(rules.included[0], "GER*");
+    cr_expect_str_eq(rules.included[0].text, "GER*");
     tw_rules_clear(&rules);
 }

@@ -10,11 +10,11 @@
 
 #define FX(name, tick, from, to)                                                                   \
     {                                                                                              \
-        name, D(0, 1000000), D(0, 1000000), D(100, 0), D(100000, 0), tick, 0, 0, 0, from, to       \
+        D(0, 1000000), D(0, 1000000), D(100, 0), D(100000, 0), tick, 0, 0, 0, from, to, name       \
     }
 #define CFD(name, min, step, max, contract, tick, notional, stops, from, to)                       \
     {                                                                                              \
-        name, min, step, max, contract, tick, notional, stops, 0, from, to                         \
+        min, step, max, contract, tick, notional, stops, 0, from, to, name                         \
     }
 
 /* Typical retail values, and the awkward ones: a tick that is not a power of ten, units beside

@@ -129,9 +129,9 @@ bool tw_decimal_add(tw_decimal a, tw_decimal b, tw_decimal *ret)
 {
     if (a == TW_DECIMAL_UNSET || b == TW_DECIMAL_UNSET)
         return false;
-    wide sum = (wide)a + b;
-    if (!fits(sum))
+    tw_decimal sum;
+    if (__builtin_add_overflow(a, b, &sum) || sum == TW_DECIMAL_UNSET)
         return false;
-    *ret = (tw_decimal)sum;
+    *ret = sum;
     return true;
 }

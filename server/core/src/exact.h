@@ -34,12 +34,12 @@ static inline void exact_div(struct exact *e, uint64_t divisor)
 }
 
 /* value: not below 0, as sizes are. */
-static inline struct exact exact_of(tw_decimal value)
+static inline void exact_set(struct exact *e, tw_decimal value)
 {
-    struct exact e = {0};
     assert(value >= 0);
-    exact_mul(&e, (uint64_t)value);
-    return e;
+    e->above[0] = (uint64_t)value;
+    e->n_above = 1;
+    e->n_below = 0;
 }
 
 static inline uint64_t exact_gcd(uint64_t a, uint64_t b)
@@ -62,13 +62,18 @@ static inline void exact_reduce(struct exact *e)
         }
 }
 
+/* Digit by digit of 64 bits. False: more than 128. */
 static inline bool exact_product(const uint64_t *factors, uint32_t n, wide *ret)
 {
-    wide product = 1;
-    for (uint32_t i = 0; i < n; i++)
-        if (__builtin_mul_overflow(product, factors[i], &product))
+    uint64_t low = n > 0 ? factors[0] : 1, high = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        wide below = (wide)low * factors[i];
+        low = (uint64_t)below;
+        if (__builtin_mul_overflow(high, factors[i], &high) ||
+            __builtin_add_overflow(high, (uint64_t)(below >> 64), &high))
             return false;
-    *ret = product;
+    }
+    *ret = (wide)high << 64 | low;
     return true;
 }
 

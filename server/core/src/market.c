@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE_LINE = 64, BLOCK_LISTINGS = 8, SLOTS_MIN = 16 };
+enum { CACHE_LINE = 64, BLOCK_LISTINGS = 8, SLOTS_MIN = 16, HOT_BYTES = 2 * CACHE_LINE };
+static_assert(offsetof(struct tw_listing, instrument.symbol) + sizeof "EURUSD.suffix" <= HOT_BYTES,
+              "what an opening reads, and the beginning of the name");
 
 struct listing_place {
     alignas(CACHE_LINE) struct tw_listing listing;
@@ -27,22 +29,6 @@ void tw_market_clear(struct tw_market *market)
     *market = (struct tw_market){0};
 }
 
-/* Eight bytes at a time: symbols have six or nine. */
-static uint32_t hash_of(const char *symbol, size_t length)
-{
-    const uint64_t mix = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t hash = length * mix;
-    for (; length > 0; symbol += 8) {
-        uint64_t part = 0;
-        size_t taken = length < sizeof part ? length : sizeof part;
-        memcpy(&part, symbol, taken);
-        hash = (hash ^ part) * mix;
-        hash ^= hash >> 32;
-        length -= taken;
-    }
-    return (uint32_t)hash;
-}
-
 /* Where a symbol of so many characters is, or would be. */
 static struct tw_market_slot *slot_of(const struct tw_market *market, uint32_t hash,
                                       const char *symbol, size_t length)
@@ -55,25 +41,35 @@ static struct tw_market_slot *slot_of(const struct tw_market *market, uint32_t h
     }
 }
 
-struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol)
+struct tw_listing *tw_market_find_hashed(const struct tw_market *market, const char *symbol, uint32_t length,
+                                         uint32_t hash)
 {
-    if (market->n_slots == 0)
-        return NULL;
-    size_t length = strlen(symbol);
-    if (length >= TW_SYMBOL_BYTES)
-        return NULL; /* a name made of two */
-    return slot_of(market, hash_of(symbol, length), symbol, length)->listing;
+    return market->n_slots > 0 ? slot_of(market, hash, symbol, length)->listing : NULL;
 }
 
-void tw_market_prefetch(const struct tw_market *market, const char *symbol, const char *suffix)
+struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol)
 {
-    char name[2 * TW_SYMBOL_BYTES];
-    size_t length = strlen(symbol), more = strlen(suffix);
-    if (market->n_slots == 0 || length + more >= sizeof name)
+    struct tw_symbol name;
+    tw_symbol_begin(&name);
+    tw_symbol_add(&name, symbol);
+    return name.is_too_long ? NULL
+                            : tw_market_find_hashed(market, name.text, name.length, tw_symbol_hash(&name));
+}
+
+void tw_market_prefetch_slot(const struct tw_market *market, uint32_t hash)
+{
+    if (market->n_slots > 0)
+        __builtin_prefetch(&market->slots[hash & (market->n_slots - 1)]);
+}
+
+/* What stands at its first place is nearly always it. */
+void tw_market_prefetch_listing(const struct tw_market *market, uint32_t hash)
+{
+    if (market->n_slots == 0)
         return;
-    memcpy(name, symbol, length);
-    memcpy(name + length, suffix, more + 1);
-    __builtin_prefetch(&market->slots[hash_of(name, length + more) & (market->n_slots - 1)]);
+    const struct tw_listing *listing = market->slots[hash & (market->n_slots - 1)].listing;
+    for (size_t at = 0; listing != NULL && at < HOT_BYTES; at += CACHE_LINE)
+        __builtin_prefetch((const char *)listing + at);
 }
 
 bool tw_market_is_empty(const struct tw_market *market)
@@ -90,9 +86,10 @@ static void take_if_set(tw_decimal *field, tw_decimal correction)
 /* All but the symbol, which never changes and is read without the lock by whoever keeps a pointer to it. */
 static void take_figures(struct tw_instrument *to, const struct tw_instrument *from)
 {
-    enum { FIGURES = offsetof(struct tw_instrument, volume_min) };
-    static_assert(offsetof(struct tw_instrument, symbol) == 0, "the symbol comes before everything else");
-    memcpy((char *)to + FIGURES, (const char *)from + FIGURES, sizeof *to - FIGURES);
+    enum { FIGURES_BYTES = offsetof(struct tw_instrument, symbol) };
+    static_assert(sizeof(struct tw_instrument) - FIGURES_BYTES < TW_SYMBOL_BYTES + sizeof(int64_t),
+                  "the symbol comes after everything else");
+    memcpy(to, from, FIGURES_BYTES);
 }
 
 static void correct(struct tw_listing *listing, const struct tw_follower_rules *rules)
@@ -157,12 +154,14 @@ struct tw_listing *tw_market_find_or_add(struct tw_market *market, const char *s
     listing = table_grow(market) ? listing_new(market) : NULL;
     if (listing == NULL)
         return NULL;
-    size_t length = strlen(symbol);
-    uint32_t hash = hash_of(symbol, length);
-    memcpy(listing->told.symbol, symbol, length + 1);
+    struct tw_symbol name;
+    tw_symbol_begin(&name);
+    tw_symbol_add(&name, symbol);
+    uint32_t hash = tw_symbol_hash(&name);
+    memcpy(listing->told.symbol, name.text, name.length + 1);
     listing->instrument = listing->told;
     listing->bid = listing->ask = TW_DECIMAL_UNSET;
-    *slot_of(market, hash, symbol, length) = (struct tw_market_slot){hash, listing};
+    *slot_of(market, hash, name.text, name.length) = (struct tw_market_slot){hash, listing};
     market->n_listings++;
     return listing;
 }

@@ -19,6 +19,7 @@ struct opening {
     const struct tw_event *event;
     const struct tw_follower_view *view;
     int64_t now_wall_ns;
+    uint64_t symbol_head, symbol_tail; /* of the event's symbol */
     struct tw_plan *plan;
     tw_decimal minimum, maximum; /* of the order's volume: what instrument and rules allow */
     const char *rule;            /* that is being asked, by the name that explanations have */

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* True: the next rule; false: the plan says why not. */
-typedef bool rule_fn(struct opening *opening);
+/* A rule is a function of the opening. True: the next one; false: the plan says why not. */
 
 void opening_note(struct opening *o, const char *rule, const char *input, const char *output,
                   const char *format, ...)
@@ -93,11 +92,13 @@ static bool rule_breaker(struct opening *o)
 
 /* ---- What is traded ---- */
 
-static const char *first_match(const char *const *patterns, uint32_t n, const char *text)
+static const char *first_match(const struct opening *o, const struct tw_pattern *patterns, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (tw_pattern_matches(patterns[i], text))
-            return patterns[i];
+        if ((o->symbol_head & patterns[i].head_mask) == patterns[i].head &&
+            (o->symbol_tail & patterns[i].tail_mask) == patterns[i].tail &&
+            tw_pattern_matches(patterns[i].text, o->event->symbol))
+            return patterns[i].text;
     return NULL;
 }
 
@@ -106,11 +107,11 @@ static bool rule_symbol_filter(struct opening *o)
 {
     const struct tw_rules *rules = o->view->rules;
     const char *symbol = o->event->symbol;
-    const char *excluded = first_match(rules->excluded, rules->n_excluded, symbol);
+    const char *excluded = first_match(o, rules->excluded, rules->n_excluded);
     if (excluded != NULL)
         return skip(o, REASON(SYMBOL_FILTERED), "%s matches \"%s\" of symbols_excluded", symbol,
                     excluded);
-    const char *included = first_match(rules->included, rules->n_included, symbol);
+    const char *included = first_match(o, rules->included, rules->n_included);
     if (rules->n_included > 0 && included == NULL)
         return skip(o, REASON(SYMBOL_FILTERED), "%s matches none of the %u of symbols_included",
                     symbol, rules->n_included);
@@ -119,55 +120,65 @@ static bool rule_symbol_filter(struct opening *o)
     return true;
 }
 
-static const char *map_symbol(const struct tw_symbol_mapping *map, uint32_t n, const char *symbol)
+/* NULL: the map says nothing about it. */
+static const struct tw_symbol_mapping *mapping_of(const struct tw_symbol_mapping *map, uint32_t n,
+                                                  const char *symbol, uint64_t head)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (strcmp(map[i].from, symbol) == 0)
-            return map[i].to;
+        if (tw_symbol_is(symbol, head, map[i].from, map[i].from_head))
+            return &map[i];
     return NULL;
-}
-
-static struct tw_listing *find_with_suffix(const struct tw_market *market, const char *symbol,
-                                           const char *suffix)
-{
-    char name[2 * TW_SYMBOL_BYTES];
-    size_t length = strlen(symbol), more = strlen(suffix);
-    if (more == 0 || length + more >= sizeof name)
-        return NULL;
-    memcpy(name, symbol, length);
-    memcpy(name + length, suffix, more + 1);
-    return tw_market_find(market, name);
 }
 
 /* What the maps make of the master's name: the subscription's feeds the follower's. */
 struct mapped {
     const char *name;
-    bool by_rules, by_follower;
+    const struct tw_symbol_mapping *last; /* that gave the name; NULL = none */
 };
 
-static struct mapped map_name(const struct tw_follower_view *view, const char *symbol)
+static struct mapped map_name(const struct tw_follower_view *view, const char *symbol, uint64_t head)
 {
     const struct tw_rules *rules = view->rules;
     const struct tw_follower_rules *follower = view->follower;
-    const char *by_rules = map_symbol(rules->symbol_map, rules->n_symbol_map, symbol);
-    const char *name = by_rules != NULL ? by_rules : symbol;
-    const char *by_follower = map_symbol(follower->symbol_map, follower->n_symbol_map, name);
-    return (struct mapped){by_follower != NULL ? by_follower : name, by_rules != NULL,
-                           by_follower != NULL};
+    const struct tw_symbol_mapping *by_rules = mapping_of(rules->symbol_map, rules->n_symbol_map, symbol, head);
+    const char *name = by_rules != NULL ? by_rules->to : symbol;
+    if (follower->n_symbol_map == 0)
+        return (struct mapped){name, by_rules};
+    const struct tw_symbol_mapping *by_follower =
+        mapping_of(follower->symbol_map, follower->n_symbol_map, name,
+                   by_rules != NULL ? tw_symbol_head(name) : head);
+    return by_follower != NULL ? (struct mapped){by_follower->to, by_follower}
+                               : (struct mapped){name, by_rules};
+}
+
+static struct tw_listing *find_plain(const struct tw_market *market, const struct mapped *mapped)
+{
+    const struct tw_symbol_mapping *last = mapped->last;
+    return last != NULL ? tw_market_find_hashed(market, last->to, last->to_length, last->to_hash)
+                        : tw_market_find(market, mapped->name);
+}
+
+static struct tw_listing *find_with_suffix(const struct tw_follower_view *view, const struct mapped *mapped)
+{
+    struct tw_symbol name;
+    if (view->follower->symbol_suffix[0] == '\0')
+        return NULL;
+    tw_symbol_begin(&name);
+    tw_symbol_add(&name, mapped->name);
+    tw_symbol_add(&name, view->follower->symbol_suffix);
+    return name.is_too_long
+               ? NULL
+               : tw_market_find_hashed(view->market, name.text, name.length, tw_symbol_hash(&name));
 }
 
 /* A name that a mapping gave is tried as it is first, every other one with the suffix first. */
-static struct tw_listing *find_listing(const struct tw_follower_view *view,
-                                       const struct mapped *mapped)
+static struct tw_listing *find_listing(const struct tw_follower_view *view, const struct mapped *mapped)
 {
-    const char *suffix = view->follower->symbol_suffix;
-    bool is_mapped = mapped->by_rules || mapped->by_follower;
-    struct tw_listing *listing = is_mapped ? tw_market_find(view->market, mapped->name)
-                                           : find_with_suffix(view->market, mapped->name, suffix);
+    struct tw_listing *listing =
+        mapped->last != NULL ? find_plain(view->market, mapped) : find_with_suffix(view, mapped);
     if (listing != NULL)
         return listing;
-    return is_mapped ? find_with_suffix(view->market, mapped->name, suffix)
-                     : tw_market_find(view->market, mapped->name);
+    return mapped->last != NULL ? find_with_suffix(view, mapped) : find_plain(view->market, mapped);
 }
 
 /* An increase is of what is held, whatever the maps have become since. */
@@ -183,13 +194,16 @@ static bool reverses(const struct opening *o)
 
 static void note_symbol(struct opening *o, const struct mapped *mapped)
 {
+    const struct tw_rules *rules = o->view->rules;
     const char *symbol = o->plan->listing->instrument.symbol;
     bool is_plain = strcmp(symbol, mapped->name) == 0;
-    if (mapped->by_rules || mapped->by_follower)
+    const struct tw_symbol_mapping *by_rules =
+        mapping_of(rules->symbol_map, rules->n_symbol_map, o->event->symbol, o->symbol_head);
+    if (mapped->last != NULL)
         note(o, "symbol_map", o->event->symbol, symbol, "by the map of the %s%s",
-             !mapped->by_rules      ? "follower"
-             : !mapped->by_follower ? "subscription"
-                                    : "subscription, then of the follower",
+             by_rules == NULL           ? "follower"
+             : by_rules == mapped->last ? "subscription"
+                                        : "subscription, then of the follower",
              is_plain ? "" : ", with its suffix");
     else
         note(o, is_plain ? "symbol" : "symbol_suffix", o->event->symbol, symbol, "%s",
@@ -198,10 +212,11 @@ static void note_symbol(struct opening *o, const struct mapped *mapped)
 
 static bool rule_symbol(struct opening *o)
 {
-    const struct mapped mapped = map_name(o->view, o->event->symbol);
+    const struct mapped mapped = map_name(o->view, o->event->symbol, o->symbol_head);
     o->plan->listing = listing_for(o->view, &mapped);
     if (o->plan->listing != NULL) {
-        note_symbol(o, &mapped);
+        if (o->view->trace != NULL)
+            note_symbol(o, &mapped);
         return true;
     }
     if (tw_market_is_empty(o->view->market))
@@ -435,31 +450,36 @@ static bool rule_monitor(struct opening *o)
                : true;
 }
 
-static const struct {
-    const char *name;
-    rule_fn *applies;
-} open_rules[] = {
-    {"halt", rule_halt},
-    {"mode", rule_mode},
-    {"stop_out", rule_stop_out},
-    {"breaker", rule_breaker},
-    {"symbol_filter", rule_symbol_filter},
-    {"symbol", rule_symbol},
-    {"sides", rule_side_filter},
-    {"magic_filter", rule_magic_filter},
-    {"open_window", rule_age},
-    {"expiry", rule_expiry},
-    {"pending", rule_pending_policy},
-    {"reverse", rule_reverse},
-    {"price", rule_pending_price},
-    {"size", rule_size},
-    {"max_order_volume", rule_order_volume},
-    {"max_total_volume", rule_total_volume},
-    {"max_open_positions", rule_open_positions},
-    {"max_price_deviation", rule_price_deviation},
-    {"stops", rule_stops},
-    {"monitor", rule_monitor},
-};
+/* In this order; the first no ends it. A list for the preprocessor: asked one by one the rules become one function,
+ * where a table of them is twenty jumps. */
+#define OPEN_RULES(ask)                                                                            \
+    ask("halt", rule_halt) &&                                                                      \
+    ask("mode", rule_mode) &&                                                                      \
+    ask("stop_out", rule_stop_out) &&                                                              \
+    ask("breaker", rule_breaker) &&                                                                \
+    ask("symbol_filter", rule_symbol_filter) &&                                                    \
+    ask("symbol", rule_symbol) &&                                                                  \
+    ask("sides", rule_side_filter) &&                                                              \
+    ask("magic_filter", rule_magic_filter) &&                                                      \
+    ask("open_window", rule_age) &&                                                                \
+    ask("expiry", rule_expiry) &&                                                                  \
+    ask("pending", rule_pending_policy) &&                                                         \
+    ask("reverse", rule_reverse) &&                                                                \
+    ask("price", rule_pending_price) &&                                                            \
+    ask("size", rule_size) &&                                                                      \
+    ask("max_order_volume", rule_order_volume) &&                                                  \
+    ask("max_total_volume", rule_total_volume) &&                                                  \
+    ask("max_open_positions", rule_open_positions) &&                                              \
+    ask("max_price_deviation", rule_price_deviation) &&                                            \
+    ask("stops", rule_stops) &&                                                                    \
+    ask("monitor", rule_monitor)
+
+#define ASK(name, applies) (o->rule = (name), applies(o))
+
+static bool open_rules_ask(struct opening *o)
+{
+    return OPEN_RULES(ASK);
+}
 
 /* Test builds can be one whose rules are others: what it reads in a log must not be decided anew. */
 static void rules_change(struct tw_plan *plan)
@@ -490,14 +510,13 @@ void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *v
         opening; /* its words are filled in by a rule that says no, and only for a trace */
     opening.event = event;
     opening.view = view;
+    opening.symbol_head = tw_symbol_head(event->symbol);
+    opening.symbol_tail = tw_symbol_tail(event->symbol, opening.symbol_head);
     opening.now_wall_ns = now_wall_ns;
     opening.plan = ret;
-    for (size_t i = 0; i < sizeof open_rules / sizeof open_rules[0]; i++) {
-        opening.rule = open_rules[i].name;
-        if (!open_rules[i].applies(&opening)) {
-            note(&opening, opening.rule, "", reason_word(ret->reason), "%s", opening.why);
-            return;
-        }
+    if (!open_rules_ask(&opening)) {
+        note(&opening, opening.rule, "", reason_word(ret->reason), "%s", opening.why);
+        return;
     }
     rules_change(ret);
     note(&opening, "order", "", TEXT(ret->volume), "%s%s %s %s is sent", side_word(ret->side),
@@ -506,34 +525,46 @@ void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *v
 
 enum { CACHE_LINE = 64 };
 
+/* Every line that it touches: a line that was left out is a wait as long as planning a follower. */
 static inline void fetch(const void *from, size_t bytes)
 {
-    for (size_t at = 0; at < bytes; at += CACHE_LINE)
-        __builtin_prefetch((const char *)from + at);
+    size_t before = (uintptr_t)from % CACHE_LINE;
+    for (size_t at = 0; at < before + bytes; at += CACHE_LINE)
+        __builtin_prefetch((const char *)from - before + at);
 }
 
-void tw_plan_prefetch(const struct tw_event *event, const struct tw_follower_view *view, int step)
+/* Of the name that is looked for first. */
+static uint32_t first_hash(const struct tw_follower_view *view, const char *symbol, uint64_t symbol_head)
 {
-    enum { LISTS_BYTES = 4 * CACHE_LINE };
+    const struct mapped mapped = map_name(view, symbol, symbol_head);
+    if (mapped.last != NULL)
+        return mapped.last->to_hash;
+    struct tw_symbol name;
+    tw_symbol_begin(&name);
+    tw_symbol_add(&name, mapped.name);
+    tw_symbol_add(&name, view->follower->symbol_suffix);
+    return tw_symbol_hash(&name);
+}
+
+void tw_plan_prefetch(const struct tw_event *event, uint64_t symbol_head, const struct tw_follower_view *view, int step)
+{
+    enum { LISTS_BYTES_MAX = 8 * CACHE_LINE };
     if (step == 0) {
         fetch(view->rules, sizeof *view->rules);
         fetch(view->follower, sizeof *view->follower);
-        fetch(view->market, 1);
-        fetch(view->account, 1);
+        fetch(view->market, sizeof *view->market);
+        fetch(view->account, sizeof *view->account);
         return;
     }
     if (step == 1) {
-        fetch(view->rules->memory, LISTS_BYTES);
-        fetch(view->follower->memory, 1);
+        uint32_t lists_bytes = view->rules->memory_bytes;
+        fetch(view->rules->memory, lists_bytes < LISTS_BYTES_MAX ? lists_bytes : LISTS_BYTES_MAX);
+        fetch(view->follower->symbol_suffix, 1);
         return;
     }
-    const struct mapped mapped = map_name(view, event->symbol);
-    bool is_mapped = mapped.by_rules || mapped.by_follower;
-    if (step == 2) {
-        tw_market_prefetch(view->market, mapped.name, is_mapped ? "" : view->follower->symbol_suffix);
-        return;
-    }
-    const struct tw_listing *listing = find_listing(view, &mapped);
-    if (listing != NULL)
-        fetch(listing, offsetof(struct tw_listing, told));
+    uint32_t hash = first_hash(view, event->symbol, symbol_head);
+    if (step == 2)
+        tw_market_prefetch_slot(view->market, hash);
+    else
+        tw_market_prefetch_listing(view->market, hash);
 }

@@ -4,6 +4,7 @@
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/core/check.h>
+#include <tradewake/core/symbol.h>
 
 #include <assert.h>
 #include <stdio.h>
@@ -25,6 +26,8 @@ bool tw_pattern_matches(const char *pattern, const char *text)
     while (*text != '\0') {
         if (*pattern == '*') {
             star = ++pattern;
+            if (*star == '\0')
+                return true;
             star_text = text;
         } else if (*pattern == '?' || *pattern == *text) {
             pattern++;
@@ -39,6 +42,28 @@ bool tw_pattern_matches(const char *pattern, const char *text)
     while (*pattern == '*')
         pattern++;
     return *pattern == '\0';
+}
+
+struct tw_pattern tw_pattern_of(const char *text)
+{
+    enum { EIGHT = sizeof(uint64_t) };
+    struct tw_pattern pattern = {.text = text};
+    uint32_t length = (uint32_t)strlen(text), i = 0;
+    for (; i < EIGHT && i < length && text[i] != '*'; i++) {
+        if (text[i] == '?')
+            continue;
+        pattern.head |= (uint64_t)(unsigned char)text[i] << (8 * i);
+        pattern.head_mask |= UINT64_C(0xff) << (8 * i);
+    }
+    if (i < EIGHT && i == length) /* and nothing comes after it */
+        pattern.head_mask |= ~UINT64_C(0) << (8 * i);
+    for (i = 0; i < EIGHT && i < length && text[length - 1 - i] != '*'; i++) {
+        if (text[length - 1 - i] == '?')
+            continue;
+        pattern.tail |= (uint64_t)(unsigned char)text[length - 1 - i] << (8 * (EIGHT - 1 - i));
+        pattern.tail_mask |= UINT64_C(0xff) << (8 * (EIGHT - 1 - i));
+    }
+    return pattern;
 }
 
 /* A message is read twice: once to see that it is right and how much there is to keep, and once
@@ -81,26 +106,39 @@ static bool list_is_short(struct reader *r, const char *field, size_t n)
     return true;
 }
 
-static bool read_texts(struct reader *r, const char *field, size_t n, char *const *texts,
-                       uint32_t bytes_max, const char *const **ret, uint32_t *ret_n)
+static bool read_patterns(struct reader *r, const char *field, size_t n, char *const *texts,
+                          const struct tw_pattern **ret, uint32_t *ret_n)
 {
     if (!list_is_short(r, field, n))
         return false;
-    const char **copies = keep(r, (n + 1) * sizeof *copies);
-    if (copies == NULL)
+    struct tw_pattern *patterns = keep(r, n * sizeof *patterns);
+    if (patterns == NULL)
         return no_memory(r, field);
     for (size_t i = 0; i < n; i++) {
         char path[64];
         snprintf(path, sizeof path, "%s[%zu]", field, i);
-        if (!tw_check_text(&r->check, path, texts[i], 1, bytes_max))
+        if (!tw_check_text(&r->check, path, texts[i], 1, PATTERN_CHARS_MAX))
             return false;
-        copies[i] = keep_text(r, texts[i]);
-        if (copies[i] == NULL)
+        const char *text = keep_text(r, texts[i]);
+        if (text == NULL)
             return no_memory(r, field);
+        patterns[i] = tw_pattern_of(text);
     }
-    *ret = copies;
+    *ret = patterns;
     *ret_n = (uint32_t)n;
     return true;
+}
+
+struct tw_symbol_mapping tw_symbol_mapping_of(const char *from, const char *to)
+{
+    struct tw_symbol symbol;
+    tw_symbol_begin(&symbol);
+    tw_symbol_add(&symbol, to);
+    return (struct tw_symbol_mapping){.from_head = tw_symbol_head(from),
+                                      .from = from,
+                                      .to = to,
+                                      .to_length = symbol.length,
+                                      .to_hash = tw_symbol_hash(&symbol)};
 }
 
 static bool read_symbol_map(struct reader *r, size_t n, Tradewake__V1__SymbolMapping *const *list,
@@ -108,7 +146,7 @@ static bool read_symbol_map(struct reader *r, size_t n, Tradewake__V1__SymbolMap
 {
     if (!list_is_short(r, "symbol_map", n))
         return false;
-    struct tw_symbol_mapping *map = keep(r, (n + 1) * sizeof *map);
+    struct tw_symbol_mapping *map = keep(r, n * sizeof *map);
     if (map == NULL)
         return no_memory(r, "symbol_map");
     for (size_t i = 0; i < n; i++) {
@@ -121,10 +159,10 @@ static bool read_symbol_map(struct reader *r, size_t n, Tradewake__V1__SymbolMap
         for (size_t k = 0; k < i; k++)
             if (strcmp(map[k].from, list[i]->from_symbol) == 0)
                 return tw_check_fail(&r->check, from, "\"%s\" is mapped twice", map[k].from);
-        map[i].from = keep_text(r, list[i]->from_symbol);
-        map[i].to = keep_text(r, list[i]->to_symbol);
-        if (map[i].from == NULL || map[i].to == NULL)
+        const char *kept_from = keep_text(r, list[i]->from_symbol), *kept_to = keep_text(r, list[i]->to_symbol);
+        if (kept_from == NULL || kept_to == NULL)
             return no_memory(r, "symbol_map");
+        map[i] = tw_symbol_mapping_of(kept_from, kept_to);
     }
     *ret = map;
     *ret_n = (uint32_t)n;
@@ -137,7 +175,7 @@ static bool read_magics(struct reader *r, const char *field, size_t n,
 {
     if (!list_is_short(r, field, n))
         return false;
-    struct tw_magic_range *ranges = keep(r, (n + 1) * sizeof *ranges);
+    struct tw_magic_range *ranges = keep(r, n * sizeof *ranges);
     if (ranges == NULL)
         return no_memory(r, field);
     for (size_t i = 0; i < n; i++) {
@@ -159,7 +197,7 @@ static bool read_tiers(struct reader *r, size_t n, Tradewake__V1__VolumeTier *co
 {
     if (!list_is_short(r, "tiers", n))
         return false;
-    struct tw_tier *tiers = keep(r, (n + 1) * sizeof *tiers);
+    struct tw_tier *tiers = keep(r, n * sizeof *tiers);
     if (tiers == NULL)
         return no_memory(r, "tiers");
     for (size_t i = 0; i < n; i++) {
@@ -266,10 +304,10 @@ static bool read_rules(struct reader *r, const Tradewake__V1__CopyRules *m, stru
                                     &tradewake__v1__pending_policy__descriptor) &&
            read_symbol_map(r, m->n_symbol_map, m->symbol_map, &rules->symbol_map,
                            &rules->n_symbol_map) &&
-           read_texts(r, "symbols_included", m->n_symbols_included, m->symbols_included,
-                      PATTERN_CHARS_MAX, &rules->included, &rules->n_included) &&
-           read_texts(r, "symbols_excluded", m->n_symbols_excluded, m->symbols_excluded,
-                      PATTERN_CHARS_MAX, &rules->excluded, &rules->n_excluded) &&
+           read_patterns(r, "symbols_included", m->n_symbols_included, m->symbols_included,
+                         &rules->included, &rules->n_included) &&
+           read_patterns(r, "symbols_excluded", m->n_symbols_excluded, m->symbols_excluded,
+                         &rules->excluded, &rules->n_excluded) &&
            read_sides(r, m, rules) &&
            read_magics(r, "magics_included", m->n_magics_included, m->magics_included,
                        &rules->magics_included, &rules->n_magics_included) &&
@@ -297,7 +335,7 @@ bool tw_rules_read(const Tradewake__V1__CopyRules *message, const char *prefix,
     if (!ok)
         return false;
 
-    rules = (struct tw_rules){.memory = malloc(counting.used + 1)};
+    rules = (struct tw_rules){.memory = malloc(counting.used + 1), .memory_bytes = (uint32_t)counting.used};
     struct reader keeping = {.check = {prefix, refusal}, .memory = rules.memory};
     if (rules.memory == NULL)
         return no_memory(&keeping, "");
@@ -340,7 +378,7 @@ static bool read_overrides(struct reader *r, const Tradewake__V1__Follower *m,
 {
     if (!list_is_short(r, "instruments", m->n_instruments))
         return false;
-    struct tw_instrument_override *list = keep(r, (m->n_instruments + 1) * sizeof *list);
+    struct tw_instrument_override *list = keep(r, m->n_instruments * sizeof *list);
     if (list == NULL)
         return no_memory(r, "instruments");
     for (size_t i = 0; i < m->n_instruments; i++)
@@ -386,7 +424,7 @@ static bool read_risk(struct reader *r, const Tradewake__V1__RiskLimits *m,
                           &rules->max_total_volume) ||
         !list_is_short(r, "risk.loss_limits", m->n_loss_limits))
         return false;
-    struct tw_loss_limit *limits = keep(r, (m->n_loss_limits + 1) * sizeof *limits);
+    struct tw_loss_limit *limits = keep(r, m->n_loss_limits * sizeof *limits);
     if (limits == NULL)
         return no_memory(r, "risk.loss_limits");
     for (size_t i = 0; i < m->n_loss_limits; i++)

@@ -34,38 +34,31 @@ static bool rate_of(const struct tw_listing *listing, bool is_inverse, struct ra
     return true;
 }
 
-/* One after the other; what does not fit is no symbol of anybody's. */
-static void join(char *to, size_t room, const char *const *parts, size_t n)
+static bool rate_of_name(const struct tw_follower_view *view, const char base[8], const char counter[8],
+                         const char *suffix, bool is_inverse, struct rate *ret)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t length = strlen(parts[i]);
-        length = length < room - used ? length : room - used - 1;
-        memcpy(to + used, parts[i], length);
-        used += length;
-    }
-    to[used] = '\0';
+    struct tw_symbol name;
+    tw_symbol_begin(&name);
+    tw_symbol_add_short(&name, base);
+    tw_symbol_add_short(&name, counter);
+    tw_symbol_add(&name, suffix);
+    return !name.is_too_long &&
+           rate_of(tw_market_find_hashed(view->market, name.text, name.length, tw_symbol_hash(&name)), is_inverse, ret);
 }
 
 /* By a pair of the account's, as symbols are found: with the follower's suffix, else by its plain
  * name. False: no such quote. */
-static bool rate_of_pair(const struct tw_follower_view *view, const char *base, const char *counter,
+static bool rate_of_pair(const struct tw_follower_view *view, const char base[8], const char counter[8],
                          bool is_inverse, struct rate *ret)
 {
-    const char *const parts[] = {base, counter, view->follower->symbol_suffix};
-    char pair[2 * sizeof view->account->currency + TW_SYMBOL_BYTES];
-    if (parts[2][0] != '\0') {
-        join(pair, sizeof pair, parts, 3);
-        if (rate_of(tw_market_find(view->market, pair), is_inverse, ret))
-            return true;
-    }
-    join(pair, sizeof pair, parts, 2);
-    return rate_of(tw_market_find(view->market, pair), is_inverse, ret);
+    const char *suffix = view->follower->symbol_suffix;
+    return (suffix[0] != '\0' && rate_of_name(view, base, counter, suffix, is_inverse, ret)) ||
+           rate_of_name(view, base, counter, "", is_inverse, ret);
 }
 
 /* The exact mid of the account's pair, else one over the mid of the inverse. False: no such quote.
  */
-static bool rate_find(const struct tw_follower_view *view, const char *from, const char *to,
+static bool rate_find(const struct tw_follower_view *view, const char from[8], const char to[8],
                       struct rate *ret)
 {
     if (strcmp(from, to) == 0) {
@@ -110,7 +103,7 @@ static bool size_multiplier(struct opening *o, struct exact *size)
         return skip(o, REASON(RISK_LIMIT), "%s is more than the last tier says anything about, %s",
                     TEXT(o->event->volume), TEXT(rules->tiers[rules->n_tiers - 1].up_to));
     tw_decimal multiplier = tier != NULL ? tier->multiplier : rules->multiplier;
-    *size = exact_of(o->event->volume);
+    exact_set(size, o->event->volume);
     exact_mul(size, (uint64_t)multiplier);
     exact_div(size, (uint64_t)TW_DECIMAL_ONE);
     if (tier != NULL)
@@ -126,7 +119,7 @@ static bool size_multiplier(struct opening *o, struct exact *size)
 
 static bool size_fixed(struct opening *o, struct exact *size)
 {
-    *size = exact_of(o->view->rules->fixed_volume);
+    exact_set(size, o->view->rules->fixed_volume);
     note(o, "fixed_volume", TEXT(o->event->volume), TEXT(o->view->rules->fixed_volume),
          "fixed, whatever the master's volume is");
     return true;
@@ -255,7 +248,7 @@ static bool size_risk(struct opening *o, struct exact *size)
         return skip(o, REASON(MISSING_ACCOUNT),
                     "the follower's account quotes neither %s%s nor %s%s", profit,
                     account->currency, account->currency, profit);
-    *size = exact_of(account->balance);
+    exact_set(size, account->balance);
     exact_mul(size, (uint64_t)rules->risk_fraction);
     exact_div(size, (uint64_t)(entry > stop ? entry - stop : stop - entry));
     exact_mul(size, (uint64_t)TW_DECIMAL_ONE);
@@ -303,7 +296,8 @@ static void bounds_set(struct opening *o)
 static struct exact notional_of(const struct tw_instrument *instrument, tw_decimal volume,
                                 tw_decimal price)
 {
-    struct exact notional = exact_of(volume);
+    struct exact notional;
+    exact_set(&notional, volume);
     exact_mul(&notional, (uint64_t)instrument->contract_size);
     exact_div(&notional, (uint64_t)TW_DECIMAL_ONE);
     exact_mul(&notional, (uint64_t)price);
@@ -322,7 +316,8 @@ static tw_decimal smallest_allowed(const struct opening *o)
         return volume;
     if (!is_known(price) || !is_known(instrument->contract_size))
         return 0;
-    struct exact needed = exact_of(instrument->min_notional);
+    struct exact needed;
+    exact_set(&needed, instrument->min_notional);
     exact_mul(&needed, (uint64_t)TW_DECIMAL_ONE);
     exact_div(&needed, (uint64_t)instrument->contract_size);
     exact_mul(&needed, (uint64_t)TW_DECIMAL_ONE);

@@ -752,7 +752,7 @@ static void fetch_ahead(const struct planning *p, uint32_t i, uint32_t until)
                                           .account = &member->slot->account};
     __builtin_prefetch(&member->slot->mutex, 1);
     __builtin_prefetch(&member->slot->legs, 1);
-    tw_plan_prefetch(p->event, &view, 0);
+    tw_plan_prefetch(p->event, 0, &view, 0);
 }
 
 /* One chunk: plan, append, submit. */

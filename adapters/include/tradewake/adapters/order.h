@@ -92,7 +92,6 @@ struct tw_ack {
 };
 
 struct tw_instrument {
-    char symbol[TW_SYMBOL_BYTES];
     tw_decimal volume_min, volume_step, volume_max;
     tw_decimal contract_size;
     tw_decimal tick_size;
@@ -100,6 +99,7 @@ struct tw_instrument {
     tw_decimal stops_distance;  /* in price; 0 = none */
     tw_decimal freeze_distance; /* in price; 0 = none */
     char base_currency[8], profit_currency[8]; /* "" = the account's */
+    char symbol[TW_SYMBOL_BYTES]; /* last: what is reckoned with lies together */
 };
 
 struct tw_account {

@@ -8,11 +8,12 @@
 
 #include <tradewake/adapters/order.h>
 #include <tradewake/core/rules.h>
+#include <tradewake/core/symbol.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What every opening looks at comes first: three cache lines of a listing are its hot part. */
+/* What every opening looks at comes first: two cache lines of a listing are its hot part. */
 struct tw_listing {
     tw_decimal bid, ask;             /* UNSET = no quote */
     tw_decimal open_volume;          /* of our open and coming copies, all sides */
@@ -38,8 +39,13 @@ void tw_market_clear(struct tw_market *market);
 struct tw_listing *tw_market_find(const struct tw_market *market, const char *symbol);
 bool tw_market_is_empty(const struct tw_market *market);
 
-/* Brings nearer what tw_market_find() of this name, followed by a suffix, looks at first. */
-void tw_market_prefetch(const struct tw_market *market, const char *symbol, const char *suffix);
+/* The same by a name that is hashed already: of so many characters. */
+struct tw_listing *tw_market_find_hashed(const struct tw_market *market, const char *symbol, uint32_t length,
+                                         uint32_t hash);
+
+/* Brings nearer what tw_market_find_hashed() looks at first; and then, what it finds there. */
+void tw_market_prefetch_slot(const struct tw_market *market, uint32_t hash);
+void tw_market_prefetch_listing(const struct tw_market *market, uint32_t hash);
 
 /* As tw_market_find(); a symbol that is not known yet gets a listing that nobody has told of.
  * NULL: no memory. */

@@ -71,9 +71,10 @@ void tw_plan_open(const struct tw_event *event, const struct tw_follower_view *v
 /* Brings nearer what planning an opening for a follower will read, so that it is there when its turn comes: in four
  * steps, because each reads where the next one looks. For follower i of a row call step 0 for i + 4 x TW_PLAN_AHEAD, step 1
  * for i + 3 x TW_PLAN_AHEAD, and so on. Changes nothing. Step 0 needs no lock; what the others find
- * may be out of date, so they do under the slot's lock like everything else. */
-enum { TW_PLAN_AHEAD = 6, TW_PLAN_STEPS = 4 };
-void tw_plan_prefetch(const struct tw_event *event, const struct tw_follower_view *view, int step);
+ * may be out of date, so they do under the slot's lock like everything else. symbol_head: tw_symbol_head(event->symbol),
+ * once for the whole row; step 0 does not look at it. */
+enum { TW_PLAN_AHEAD = 2, TW_PLAN_STEPS = 4 };
+void tw_plan_prefetch(const struct tw_event *event, uint64_t symbol_head, const struct tw_follower_view *view, int step);
 
 /* What a reduction or a close of a copy comes to, given what it is now. */
 struct tw_close_input {

@@ -27,8 +27,17 @@ enum tw_pending_policy { TW_PENDING_COPY = 1, TW_PENDING_SKIP, TW_PENDING_MARKET
 
 enum tw_mode { TW_MODE_ACTIVE = 1, TW_MODE_MONITOR, TW_MODE_CLOSE_ONLY, TW_MODE_PAUSED };
 
+/* Heads and hashes are symbol.h's: what planning reads of nearly every entry. */
 struct tw_symbol_mapping {
+    uint64_t from_head;
     const char *from, *to;
+    uint32_t to_length, to_hash;
+};
+
+/* What "EUR*" and "*USD" say of a name's head and tail; only where both agree is the text looked at. */
+struct tw_pattern {
+    uint64_t head, head_mask, tail, tail_mask; /* masks: the characters that are certain */
+    const char *text;
 };
 
 struct tw_magic_range {
@@ -57,11 +66,12 @@ struct tw_rules {
     bool reopen_closed_by_hand, close_on_unsubscribe;
 
     const struct tw_symbol_mapping *symbol_map;
-    const char *const *included, *const *excluded; /* patterns with * and ? */
+    const struct tw_pattern *included, *excluded;
     const struct tw_magic_range *magics_included, *magics_excluded;
     const struct tw_tier *tiers;
     uint32_t n_symbol_map, n_included, n_excluded, n_magics_included, n_magics_excluded, n_tiers;
 
+    uint32_t memory_bytes;
     void *memory; /* what the pointers point into; from the heap */
 };
 
@@ -107,5 +117,9 @@ void tw_follower_rules_clear(struct tw_follower_rules *rules);
 
 /* "EUR*" and "??USD" against "EURUSD"; every other character stands for itself. Pure. */
 bool tw_pattern_matches(const char *pattern, const char *text);
+
+/* One entry of a list. The texts are the caller's, and stay. Pure. */
+struct tw_pattern tw_pattern_of(const char *text);
+struct tw_symbol_mapping tw_symbol_mapping_of(const char *from, const char *to);
 
 #endif
