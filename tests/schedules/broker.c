@@ -583,11 +583,26 @@ static void wire_plan(struct wire *wire)
         wire->answers_ns = wire->deadline_ns;
 }
 
+static void deliver_due(uint8_t follower);
+
+/* The book may be read at either end of the question's stay at the broker. */
+static void shoot(struct wire *wire)
+{
+    deliver_due(wire->follower);
+    const struct follower *follower = follower_of(wire->follower);
+    struct shot *shot = &world->shots[wire - world->s.wires];
+    memcpy(shot->held, follower->held, sizeof shot->held);
+    memcpy(shot->working, follower->working, sizeof shot->working);
+    wire->is_shot = true;
+}
+
 static void deliver(struct wire *wire)
 {
     wire->is_delivered = true;
     if (wire->kind == WIRE_EXECUTE)
         execute(wire);
+    else if (wire->kind == WIRE_SNAPSHOT && chance(500))
+        shoot(wire);
 }
 
 /* Who asks the book sees what has arrived until now, whatever else has not had its turn yet. */
@@ -621,8 +636,12 @@ static void look_up(struct wire *wire, struct tw_ack *ack)
 
 static void snapshot(struct wire *wire, struct tw_ack *ack)
 {
-    deliver_due(wire->follower);
+    if (!wire->is_shot)
+        deliver_due(wire->follower);
     const struct follower *follower = follower_of(wire->follower);
+    const struct shot *shot = &world->shots[wire - world->s.wires];
+    const struct held *book = wire->is_shot ? shot->held : follower->held;
+    const struct working *orders = wire->is_shot ? shot->working : follower->working;
     struct tw_snapshot *ret = wire->call->snapshot;
     ack->outcome = TW_OUTCOME_DONE;
     *ret = (struct tw_snapshot){.complete = true, .as_of_wall_ns = world->s.now_ns + WALL_BASE_NS};
@@ -633,10 +652,10 @@ static void snapshot(struct wire *wire, struct tw_ack *ack)
     if (ret->positions == NULL || ret->orders == NULL)
         abort();
     for (int i = 0; i < HELD_MAX; i++)
-        if (follower->held[i].is_used)
-            held_show(&follower->held[i], &ret->positions[ret->n_positions++]);
+        if (book[i].is_used)
+            held_show(&book[i], &ret->positions[ret->n_positions++]);
     for (int i = 0; i < WORKING_MAX; i++) {
-        const struct working *working = &follower->working[i];
+        const struct working *working = &orders[i];
         if (!working->is_used)
             continue;
         struct tw_held_order *order = &ret->orders[ret->n_orders++];

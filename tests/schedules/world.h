@@ -96,6 +96,7 @@ enum wire_kind { WIRE_EXECUTE, WIRE_LOOKUP, WIRE_SNAPSHOT };
 /* One call of the server's, between it and the broker. It goes on when the server is gone. */
 struct wire {
     bool is_used, is_delivered, is_reply_lost;
+    bool is_shot; /* a snapshot of the moment when it arrived: world->shots */
     enum wire_kind kind;
     uint8_t follower;
     int8_t event, position;
@@ -104,6 +105,12 @@ struct wire {
     struct tw_adapter_call *call; /* NULL: the life that made it is over, or it has its answer */
     int64_t arrives_ns, answers_ns, deadline_ns, settles_ns;
     struct tw_ack ack;
+};
+
+/* A book as it was when somebody asked for it. */
+struct shot {
+    struct held held[HELD_MAX];
+    struct working working[WORKING_MAX];
 };
 
 enum news_kind { NEWS_UP, NEWS_DOWN, NEWS_TELL_UP, NEWS_POSITION, NEWS_ORDER_GONE, NEWS_FILL, NEWS_HAND };
@@ -194,6 +201,7 @@ struct world {
         uint32_t mutations_when_judged;
     } s;
 
+    struct shot shots[WIRES_MAX];
     struct file files[FILES_MAX];
     int8_t file_of_fd[FDS_MAX]; /* index, -1 = the directory, -2 = free */
 };

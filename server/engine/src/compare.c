@@ -309,6 +309,18 @@ static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot
     leg_ticket_reduce(leg, leg->ticket, there->volume);
 }
 
+/* The one position is not there, and no order of ours that is gone as well can have taken it. (One that has is asked for
+ * first; then the next comparison sees.) */
+static bool is_net_gone(const struct tw_slot *slot, const struct tw_listing *listing, const struct tw_snapshot *snapshot)
+{
+    if (slot_net(slot, listing) == 0 || net_find(snapshot, listing->instrument.symbol) != NULL)
+        return false;
+    for (const struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == listing && leg->is_pending && order_there(snapshot, leg->ticket) == NULL)
+            return false;
+    return true;
+}
+
 /* Under the slot's mutex. What is on its way is left to its answer. */
 static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
 {
@@ -321,8 +333,8 @@ static void mend(struct tw_slot *slot, const struct tw_snapshot *snapshot)
             mend_order(leg, snapshot);
         else if (leg->held > 0 && !slot->caps.netting)
             mend_position(leg, snapshot);
-        else if (leg->held > 0 && !may_miss_events(slot->engine, tw_wall_ns()) && slot_net(slot, leg->listing) != 0 &&
-                 net_find(snapshot, leg->listing->instrument.symbol) == NULL)
+        else if (leg->held > 0 && !may_miss_events(slot->engine, tw_wall_ns()) &&
+                 is_net_gone(slot, leg->listing, snapshot))
             leg_reduce(leg, 0);
     }
 }

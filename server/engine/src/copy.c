@@ -199,6 +199,7 @@ void leg_close(struct tw_leg *leg)
     leg->listing->open_volume -= leg->wanted > leg->held ? leg->wanted : leg->held;
     leg->wanted = leg->held = 0;
     slot->open_positions--;
+    atomic_fetch_sub_explicit(&leg->position->busy, 1, memory_order_release); /* who closes it holds it in another way */
     if (leg->previous != NULL)
         leg->previous->next = leg->next;
     else
@@ -219,6 +220,7 @@ void leg_reopen(struct tw_leg *leg, tw_decimal volume)
         slot->legs->previous = leg;
     slot->legs = leg;
     slot->open_positions++;
+    atomic_fetch_add_explicit(&leg->position->busy, 1, memory_order_relaxed);
 }
 
 bool leg_has_ticket(const struct tw_leg *leg, const char *ticket)
@@ -249,6 +251,18 @@ static void net_stops_take(struct tw_leg *leg)
         }
 }
 
+/* Shares whose reduction found nothing while events may be missing (share_is_gone()): what they add up to has changed, and
+ * where it is not on their side any more, the reduction is due. */
+static void net_changed(struct tw_slot *slot, const struct tw_listing *listing)
+{
+    if (!may_miss_events(slot->engine, tw_wall_ns()))
+        return;
+    tw_decimal net = slot_net(slot, listing);
+    for (struct tw_leg *leg = slot->legs; leg != NULL; leg = leg->next)
+        if (leg->listing == listing && leg->held > 0 && leg->jobs == 0 && (leg->side == TW_BUY ? net <= 0 : net >= 0))
+            leg_unsettle(leg);
+}
+
 void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id)
 {
     leg->is_pending = false;
@@ -256,8 +270,10 @@ void leg_filled(struct tw_leg *leg, tw_decimal volume, const char *position_id)
     leg->filled = leg->held = leg->ticket_held = volume;
     snprintf(leg->ticket, sizeof leg->ticket, "%s", position_id);
     leg_unsettle(leg);
-    if (leg->slot->caps.netting)
+    if (leg->slot->caps.netting) {
         net_stops_take(leg);
+        net_changed(leg->slot, leg->listing);
+    }
 }
 
 struct tw_leg *leg_of_order(const struct tw_slot *slot, const char *client_order_id)
@@ -1423,8 +1439,10 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     case TW_OP_MODIFY:
         if (holds)
             apply_stops(copy, order);
-        else if (is_gone && (!leg->slot->caps.netting || slot_net(leg->slot, leg->listing) != 0))
-            leg_ticket_gone(leg, order->position_id); /* shares that add up to zero show nothing, and are there */
+        else if (is_gone && leg->slot->caps.netting)
+            leg->slot->compared_mono_ns = 0; /* of a sum, that says nothing: a comparison sees all that is there */
+        else if (is_gone)
+            leg_ticket_gone(leg, order->position_id);
         return;
     case TW_OP_MODIFY_ORDER:
         if (holds && leg->is_pending) {
@@ -1451,8 +1469,10 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
         apply_close(copy, flight);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
-    if (executed && leg->slot->caps.netting && copy->op != TW_OP_PLACE)
+    if (executed && leg->slot->caps.netting && copy->op != TW_OP_PLACE) {
         net_stops_trade(leg->slot, leg->listing, flight, before);
+        net_changed(leg->slot, leg->listing);
+    }
 }
 
 static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)
@@ -1592,10 +1612,14 @@ static bool share_ask(struct tw_copy *copy, uint64_t from, struct tw_verdict *ve
     return true;
 }
 
-/* No order of ours explains it: the share that was to be closed is not there. */
+/* No order of ours explains it: the share that was to be closed is not there. But where a power cut may have taken events
+ * that a broker knows, an order of one of them has closed it, and stands for another share as soon as the event comes
+ * again: then the share stays, for what it adds up to; settle.c closes it when it is due. */
 static void share_is_gone(struct tw_copy *copy)
 {
-    if (copy->op != TW_OP_OPEN)
+    struct tw_slot *slot = slot_of(copy);
+    slot->compared_mono_ns = 0; /* the broker is asked for all that it holds */
+    if (copy->op != TW_OP_OPEN && !may_miss_events(slot->engine, tw_wall_ns()))
         leg_close(copy->leg);
 }
 

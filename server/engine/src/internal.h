@@ -87,7 +87,7 @@ struct tw_slot {
     int64_t compared_mono_ns;    /* when its broker was last asked for everything */
     bool is_comparing, compares_again; /* again: asked for while a question was on its way */
     bool is_started;             /* its lane takes jobs */
-    uint64_t answers;            /* taken up so far */
+    uint64_t answers;            /* taken up so far, and news of positions and orders */
     struct {
         bool is_out;
         uint32_t limit; /* index into rules.loss_limits */
@@ -209,7 +209,7 @@ struct tw_position {
     tw_decimal initial, remaining; /* of the master */
     struct tw_leg_block *blocks;
     bool is_hashed, is_order, is_remembered;
-    atomic_uint busy; /* copies that are not terminal, or not written as such: keeps the legs */
+    atomic_uint busy; /* open legs, and copies that are not terminal, or not written as such: keeps the legs */
     UT_hash_handle hh;
     struct tw_position *closed_next; /* in master->closed, oldest first */
 };

@@ -633,6 +633,7 @@ static void legs_link(struct recovery *r)
             slot->legs->previous = leg;
         slot->legs = leg;
         slot->open_positions++;
+        atomic_fetch_add_explicit(&leg->position->busy, 1, memory_order_relaxed);
         leg->listing->open_volume += leg->wanted;
         if (leg->held > 0 && !leg->is_close_planned && leg->is_from_order)
             leg_unsettle(leg);

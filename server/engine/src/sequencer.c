@@ -293,6 +293,7 @@ static struct tw_leg *leg_new(struct planning *p, struct tw_copy *copy, const st
         slot->legs->previous = leg;
     slot->legs = leg;
     slot->open_positions++;
+    atomic_fetch_add_explicit(&leg->position->busy, 1, memory_order_relaxed);
     return leg;
 }
 

@@ -104,6 +104,7 @@ static void on_position(void *context, const struct tw_held_position *position, 
 {
     struct tw_slot *slot = context;
     pthread_mutex_lock(&slot->mutex);
+    slot->answers++;
     if (slot->caps.netting)
         /* A pending of ours that fills against the position brings it to zero, too: that is no close. */
         net_position(slot, position, reason == REASON(ALREADY_CLOSED));
@@ -119,6 +120,7 @@ static void on_order_gone(void *context, const char *order_id, const char *clien
 {
     struct tw_slot *slot = context;
     pthread_mutex_lock(&slot->mutex);
+    slot->answers++;
     struct tw_leg *leg = leg_by_ticket(slot, order_id);
     if (leg == NULL) /* it filled before its own answer was taken up */
         for (leg = slot->legs; leg != NULL; leg = leg->next)

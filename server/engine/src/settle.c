@@ -1,4 +1,5 @@
-/* settle.c - what the master reduced while a follower's order still waited is reduced when it fills.
+/* settle.c - what the master reduced while a follower's order still waited is reduced when it fills; and what a netting
+ * account could not be asked to reduce, because an order that a power cut took out of the log had reduced it already.
  *
  * That a leg has filled is learned on a broker's thread, under the slot's mutex. How much of it the master has left
  * is in the master's books: the reactor looks there a moment later. After a start every leg is looked at: a crash may
@@ -26,17 +27,31 @@ static struct tw_leg *take_unsettled(struct tw_slot *slot)
     return leg;
 }
 
+/* Whether its share was to be closed whole, and nobody is at it any more: then that is due again. */
+static bool take_left(struct tw_slot *slot, struct tw_position *position)
+{
+    struct tw_leg *leg = position_leg(position, slot);
+    pthread_mutex_lock(&slot->mutex);
+    bool is_left = leg != NULL && slot->caps.netting && leg->held > 0 && leg->is_close_planned && leg->jobs == 0;
+    if (is_left)
+        leg->is_close_planned = false;
+    pthread_mutex_unlock(&slot->mutex);
+    return is_left;
+}
+
 static void settle(struct tw_slot *slot, struct tw_position *position)
 {
     struct tw_master *master = position->master;
     char event_id[TW_ID_BYTES];
+    struct tw_record *record = NULL;
     pthread_mutex_lock(&master->mutex);
-    if (position->state == POSITION_OPEN && position->remaining < position->initial) {
-        fleet_event_id(slot->engine, "repair", event_id);
-        struct tw_record *record = sequencer_reduce_leg(master, position, slot, event_id);
-        if (record != NULL)
-            tw_record_release(record);
-    }
+    fleet_event_id(slot->engine, "repair", event_id);
+    if (take_left(slot, position))
+        record = sequencer_close_legs(master, position, slot, ORIGIN(REPAIR), event_id);
+    else if (position->state == POSITION_OPEN && position->remaining < position->initial)
+        record = sequencer_reduce_leg(master, position, slot, event_id);
+    if (record != NULL)
+        tw_record_release(record);
     pthread_mutex_unlock(&master->mutex);
     atomic_fetch_sub_explicit(&position->busy, 1, memory_order_release);
 }
