@@ -1,4 +1,5 @@
 /* copy_service.c - tradewake.v1.CopyService. */
+#include "audit.h"
 #include "gate.h"
 #include "services.h"
 
@@ -180,6 +181,37 @@ void tw_get_copy_on_past(struct tw_call *call)
         refuse_unknown(call, past->copy_id);
     else
         tw_call_answer(call, &past->copies[0]->base);
+}
+
+/* ---- ResolveCopy ---- */
+
+void tw_resolve_copy_on_request(struct tw_call *call, const ProtobufCMessage *request,
+                                const struct tw_refusal *invalid)
+{
+    (void)invalid;
+    const Tradewake__V1__ResolveCopyRequest *m = (const Tradewake__V1__ResolveCopyRequest *)request;
+    struct tw_engine *engine = tw_services_engine();
+    struct tw_refusal refusal = {0};
+    struct tw_record *record = NULL;
+    struct tw_copy *copy = catch_up(&refusal) ? tw_engine_copy_find(engine, m->copy_id, &record) : NULL;
+    if (copy == NULL && refusal.reason == REFUSAL(UNSPECIFIED)) /* what is UNKNOWN is in memory */
+        tw_refuse(&refusal, REFUSAL(NOT_FOUND), "copy_id", "there is no copy \"%.64s\"", m->copy_id);
+    const Tradewake__V1__Copy *before = copy != NULL ? tw_copy_message(copy, tw_call_arena(call)) : NULL;
+    bool ok = copy != NULL && tw_engine_copy_resolve(engine, copy, m, &refusal) && catch_up(&refusal);
+    Tradewake__V1__Copy *after = ok ? tw_copy_message(copy, tw_call_arena(call)) : NULL;
+    if (record != NULL)
+        tw_record_release(record);
+    const struct tw_audited audited = {.request = request,
+                                       .before = before != NULL ? &before->base : NULL,
+                                       .after = after != NULL ? &after->base : NULL,
+                                       .refusal = ok ? NULL : &refusal};
+    tw_audit_change(call, &audited);
+    if (after != NULL)
+        tw_call_answer(call, &after->base);
+    else if (!ok)
+        tw_call_refuse(call, &refusal);
+    else
+        refuse_large(call);
 }
 
 /* ---- ListCopies: what is in memory, and what is in the past, as one row of pages ---- */

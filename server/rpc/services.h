@@ -56,6 +56,8 @@ void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *reques
 void tw_list_copies_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                const struct tw_refusal *invalid);
 void tw_get_copy_on_past(struct tw_call *call);
+void tw_resolve_copy_on_request(struct tw_call *call, const ProtobufCMessage *request,
+                                const struct tw_refusal *invalid);
 void tw_list_copies_on_past(struct tw_call *call);
 void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                 const struct tw_refusal *invalid);
@@ -117,7 +119,7 @@ TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_DECLARE)
      .on_request = tw_watch_copies_on_request, .on_post = tw_watch_copies_on_news,                   \
      .on_writable = tw_watch_copies_on_news, .on_timer = tw_watch_copies_on_timer,                   \
      .on_finished = tw_watch_copies_on_finished},                                                    \
-    {.path = "/tradewake.v1.CopyService/ResolveCopy", .on_request = tw_unimplemented_on_request},    \
+    {.path = "/tradewake.v1.CopyService/ResolveCopy", .on_request = tw_resolve_copy_on_request},     \
     {.path = "/tradewake.v1.CopyService/CompareFollower",                                            \
      .on_request = tw_compare_follower_on_request, .on_post = tw_compare_follower_on_post},          \
     TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_ROW)                                                   \

@@ -260,6 +260,12 @@ static const struct command_option halt_options[] = {
     OPTIONAL("--note", "TEXT", "note", "why, for the record"),
 };
 static const struct command_option resume_options[] = {SCOPE_OPTIONS};
+static const struct command_option resolve_options[] = {
+    REQUIRED("--state", "STATE", "state", "done, partial, or rejected: it was not executed"),
+    OPTIONAL("--position", "ID", "broker_position_id", "what it opened, by the broker's id"),
+    OPTIONAL("--filled", "LOTS", "filled_volume", "how much of it; left out: all of it"),
+    OPTIONAL("--note", "TEXT", "note", "kept with the copy"),
+};
 
 static const struct command_option health_options[] = {
     {.flag = "--service", .value = "NAME", .rule = TEXT_RULE, .field = "service",
@@ -405,6 +411,11 @@ static const struct command table[] = {
     {.name = "copies get", .operands = "COPY_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      .operand_fields = {"copy_id"}, .run = run_call, .method = COPIES "GetCopy", .summary = "Show one copy in full",
      .examples = "  tradewake copies get T1ABCDEFGHIJKLMNOPQR"},
+    {.name = "copies resolve", .operands = "COPY_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     OPTIONS(resolve_options), .operand_fields = {"copy_id"}, .run = run_call, .method = COPIES "ResolveCopy",
+     .summary = "Say what became of a copy that is UNKNOWN, when its broker cannot be asked",
+     .examples = "  tradewake copies resolve T1ABCDEFGHIJKLMNOPQR --state done --position 4711 --note \"seen in the terminal\"\n"
+                 "  tradewake copies resolve T1ABCDEFGHIJKLMNOPQR --state rejected"},
     {.name = "masters", .shared = TAKES_CALL, .run = run_list, .method = EVENTS "ListMasters",
      .columns = master_columns, .summary = "List the masters and who listens"},
 

@@ -2045,6 +2045,64 @@ static void run(struct tw_job *job)
         land(flight);
 }
 
+/* ---- An operator's word ---- */
+
+static bool word_is_for(struct tw_job *job, void *context)
+{
+    struct tw_copy *copy = context;
+    if (job != &copy->job)
+        return false;
+    atomic_store_explicit(&copy->withdrawn_for, REASON(OPERATOR), memory_order_release);
+    return true;
+}
+
+bool copy_take(struct tw_copy *copy)
+{
+    struct tw_lane *lane = slot_of(copy)->lane;
+    return lane != NULL && tw_lane_cancel(lane, word_is_for, copy) > 0;
+}
+
+void copy_give_back(struct tw_copy *copy)
+{
+    struct tw_job *job = &copy->job;
+    tw_executor_submit(copy->record->engine->executor, &job, 1);
+}
+
+/* The same way as an answer of a look-up. The reason is the operator's, and what goes on goes on at once. */
+bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    struct tw_slot *slot = slot_of(copy);
+    struct flight flight = {.copy = copy, .phase = PHASE_LOOKUP, .call.ack = *ack};
+    pthread_mutex_lock(&slot->mutex);
+    bool is_wanted = copy->state == STATE(UNKNOWN) && copy->phase == PHASE_LOOKUP;
+    struct tw_verdict verdict = {.next = TW_NEXT_CALL};
+    if (is_wanted) {
+        copy->asks_open = false; /* the word is about its own order */
+        copy->asks_share = 0;
+        order_fill(copy, &flight.call.order);
+        order_asked(copy, &flight.call.order);
+        tell_keep(copy, ack);
+        slot->answers++;
+        verdict = judge(copy, &flight, tw_mono_ns());
+        if (verdict.next == TW_NEXT_FINAL)
+            verdict.reason = REASON(OPERATOR);
+        apply(copy, &flight);
+        follow(copy, &flight, &verdict);
+        unpark_list_remove(copy);
+    }
+    pthread_mutex_unlock(&slot->mutex);
+    if (!is_wanted || verdict.next != TW_NEXT_FINAL)
+        copy_give_back(copy);
+    if (!is_wanted)
+        return false;
+    settle_begin(slot);
+    slot_dirty_push(slot);
+    copy_announce(copy);
+    if (verdict.next == TW_NEXT_FINAL)
+        tw_record_release(copy->record); /* the copy's own */
+    return true;
+}
+
 /* Withdrawn before it was sent: by a halt, a deletion, or because the executor stops. */
 static void cancelled(struct tw_job *job)
 {
@@ -2052,6 +2110,10 @@ static void cancelled(struct tw_job *job)
     struct tw_record *record = copy->record;
     struct tw_slot *slot = slot_of(copy);
     tw_reason reason = (tw_reason)atomic_load_explicit(&copy->withdrawn_for, memory_order_acquire);
+    if (reason == REASON(OPERATOR)) { /* whoever took it ends it, or gives it back: resolve.c */
+        atomic_store_explicit(&copy->withdrawn_for, REASON(UNSPECIFIED), memory_order_release);
+        return;
+    }
     if (reason == REASON(UNSPECIFIED)) { /* the process ends; what is queued stays queued */
         tw_record_release(record);
         return;

@@ -182,6 +182,12 @@ bool tw_engine_catch_up(struct tw_engine *engine);
 struct tw_copy *tw_engine_copy_find(struct tw_engine *engine, const char *copy_id,
                                     struct tw_record **ret_record);
 
+/* An operator's word on a copy that is UNKNOWN; its call is ResolveCopy. Applied and handed to the journal when it
+ * returns: tw_engine_catch_up() waits until it is durable. Also true when it is the word that ended the copy before.
+ * Thread: rpc. */
+bool tw_engine_copy_resolve(struct tw_engine *engine, struct tw_copy *copy,
+                            const Tradewake__V1__ResolveCopyRequest *request, struct tw_refusal *refusal);
+
 /* A filter as CopyService has it; strings "" and empty lists match all. */
 struct tw_copy_filter {
     const char *master_id, *follower_id, *event_id, *subject_id;
