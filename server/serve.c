@@ -116,6 +116,17 @@ static bool on_history(void *context, uint64_t *ret_behind, bool *ret_is_failing
     return is_there;
 }
 
+static const char *on_breach(void *context, unsigned index, uint64_t *ret_count)
+{
+    struct server *server = context;
+    struct tw_engine *engine = atomic_load(&server->engine);
+    enum tw_breach breach = (enum tw_breach)(index + 1);
+    if (engine == NULL || breach >= TW_BREACH_COUNT)
+        return NULL;
+    *ret_count = tw_engine_breaches(engine, breach);
+    return tw_breach_word(breach);
+}
+
 static bool on_serving(void *context, char *why, size_t size)
 {
     struct server *server = context;
@@ -211,6 +222,16 @@ static tw_status adapters_open(struct server *server, struct tw_error *error)
     return status;
 }
 
+static struct tw_gate_limits gate_limits(const struct tw_settings *settings)
+{
+    return (struct tw_gate_limits){
+        .order_volume = (tw_decimal)settings->gate_order_volume * TW_DECIMAL_ONE,
+        .order_notional = (tw_decimal)settings->gate_order_notional * TW_DECIMAL_ONE,
+        .orders_per_second = settings->gate_orders_per_second,
+        .orders_per_day = settings->gate_orders_per_day,
+    };
+}
+
 static tw_status engine_open(struct server *server, struct tw_error *error)
 {
     static const struct tw_health_check ready_checks[] = {{"serving", on_serving}, {0}};
@@ -221,6 +242,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .reactor = server->reactor,
         .adapters = server->adapters,
         .n_adapters = 1,
+        .gate_limits = gate_limits(settings),
         .copies_remembered = settings->copies_remembered,
         .threads_lost_max = settings->executor_threads_lost_max,
         .events_remembered = settings->events_remembered,
@@ -248,7 +270,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .warm_up_ms = (uint32_t)(settings->metrics_warm_up_ns / TW_NS_PER_MS),
         .subjects = *tw_engine_subject_ops(),
         .callbacks = {.context = server, .executor = on_executor, .followers = on_followers,
-                      .history = on_history, .ready = ready_checks},
+                      .history = on_history, .breach = on_breach, .ready = ready_checks},
     };
     status = tw_telemetry_start(&telemetry_options, &server->telemetry, error);
     if (status == TW_OK)

@@ -242,6 +242,16 @@ METHOD(resume, ResumeRequest)
     reply_changed(call, &m->base, before, NULL, ok, &answer.base, &refusal);
 }
 
+METHOD(rearm_gate, RearmGateRequest)
+{
+    struct tw_refusal refusal = {0};
+    const ProtobufCMessage *before = follower_now(call, m->follower_id);
+    Tradewake__V1__Follower *answer = NULL;
+    bool ok = tw_engine_gate_rearm(tw_services_engine(), m->follower_id, tw_call_arena(call), &answer, &refusal);
+    const ProtobufCMessage *now = ok ? &answer->base : NULL;
+    reply_changed(call, &m->base, before, now, ok, now, &refusal);
+}
+
 METHOD(reset_stop_out, ResetStopOutRequest)
 {
     struct tw_refusal refusal = {0};

@@ -17,16 +17,6 @@ struct tw_engine *tw_services_engine(void)
     return the_engine;
 }
 
-void tw_unimplemented_on_request(struct tw_call *call, const ProtobufCMessage *request,
-                                 const struct tw_refusal *invalid)
-{
-    (void)request, (void)invalid;
-    struct tw_refusal refusal = {0};
-    tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_UNIMPLEMENTED, NULL,
-              "%s is not served by this version", tw_call_path(call));
-    tw_call_refuse(call, &refusal);
-}
-
 uint32_t tw_page_size(uint32_t asked)
 {
     if (asked == 0)

@@ -48,8 +48,6 @@ void tw_sync_master_on_request(struct tw_call *call, const ProtobufCMessage *req
                                const struct tw_refusal *invalid);
 void tw_explain_event_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                  const struct tw_refusal *invalid);
-void tw_unimplemented_on_request(struct tw_call *call, const ProtobufCMessage *request,
-                                 const struct tw_refusal *invalid);
 
 void tw_get_copy_on_request(struct tw_call *call, const ProtobufCMessage *request,
                             const struct tw_refusal *invalid);
@@ -82,6 +80,7 @@ void tw_compare_follower_on_post(struct tw_call *call);
     X(Halt, halt)                                                                                    \
     X(Resume, resume)                                                                                \
     X(ListHalts, list_halts)                                                                         \
+    X(RearmGate, rearm_gate)                                                                         \
     X(ResetStopOut, reset_stop_out)
 
 #define TW_FOLLOWER_METHOD_DECLARE(name, function)                                                   \
@@ -120,10 +119,9 @@ TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_DECLARE)
      .on_writable = tw_watch_copies_on_news, .on_timer = tw_watch_copies_on_timer,                   \
      .on_finished = tw_watch_copies_on_finished},                                                    \
     {.path = "/tradewake.v1.CopyService/ResolveCopy", .on_request = tw_resolve_copy_on_request},     \
-    {.path = "/tradewake.v1.CopyService/CompareFollower",                                            \
-     .on_request = tw_compare_follower_on_request, .on_post = tw_compare_follower_on_post},          \
     TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_ROW)                                                   \
-    {.path = "/tradewake.v1.FollowerService/RearmGate", .on_request = tw_unimplemented_on_request}
+    {.path = "/tradewake.v1.CopyService/CompareFollower",                                            \
+     .on_request = tw_compare_follower_on_request, .on_post = tw_compare_follower_on_post}
 /* clang-format on */
 
 #endif

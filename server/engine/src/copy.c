@@ -1045,6 +1045,8 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     if (flight->phase == PHASE_CALL && copy->leg != NULL)
         copy->n_told = copy->leg->n_told;
     enum gate gate = GATE_PASS;
+    struct tw_gate_order last;
+    bool is_asked = false;
     if (atomic_load_explicit(&copy->record->engine->is_stopping, memory_order_acquire))
         gate = GATE_PARK; /* no new call begins: the next start goes on with it */
     else if (flight->phase == PHASE_CALL && !is_id_written(copy))
@@ -1053,9 +1055,16 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
         gate = gate_by_op(copy, order, now_wall_ns);
     else
         order_asked(copy, order);
+    if (gate == GATE_PASS && flight->phase == PHASE_CALL && opens(copy) && !copy->is_protecting && !order->reduce_only) {
+        is_asked = true;
+        if (gate_ask(copy, order, now_mono_ns, now_wall_ns, &last) != TW_BREACH_NONE)
+            gate = end(copy, STATE(CANCELLED), REASON(GATE_TRIPPED));
+    }
     if (gate == GATE_PASS)
         gate = gate_breaker(copy, flight);
     if (gate == GATE_PASS) {
+        if (is_asked)
+            gate_count(slot, &last);
         if (copy->order_leg == 0 && copy->id_attempt == 0 && !copy->has_id) {
             memcpy(copy->id, order->client_order_id, sizeof copy->id);
             copy->has_id = true;
@@ -2196,6 +2205,8 @@ void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan)
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk)
 {
     copy->leg = leg;
+    if (opens(copy))
+        tw_last_gate_plan(&leg->slot->gate);
     copy->reduces_risk = reduces_risk;
     copy->job.job_class = reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
     atomic_store_explicit(&copy->may_be_withdrawn, true, memory_order_relaxed);

@@ -22,6 +22,7 @@ static void on_sweep(struct tw_timer *timer)
     struct tw_engine *engine = container_of(timer, struct tw_engine, sweep);
     fleet_sweep(engine);
     breakers_tell(engine);
+    gates_sweep(engine);
     settle_all(engine);
     audit_tell(engine, false);
     if (!atomic_load(&engine->is_stopping))
@@ -75,6 +76,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     engine->adapters = options->adapters;
     engine->n_adapters = options->n_adapters;
     engine->breakers = calloc(options->n_adapters + 1, sizeof *engine->breakers);
+    engine->gate_limits = options->gate_limits;
     engine->threads_lost_max =
         options->threads_lost_max != 0 ? options->threads_lost_max : TW_THREADS_LOST_MAX_DEFAULT;
     if (engine->breakers == NULL) {

@@ -521,6 +521,8 @@ static tw_reason blocked_by(const struct tw_slot *slot)
     }
     if (slot->stop_out.is_out)
         return REASON(RISK_LIMIT);
+    if (slot->gate.tripped != TW_BREACH_NONE)
+        return REASON(GATE_TRIPPED);
     return slot->is_connected ? REASON(UNSPECIFIED) : REASON(NO_CONNECTION);
 }
 
@@ -573,11 +575,11 @@ static Tradewake__V1__Follower *follower_message(struct tw_slot *slot, struct tw
         m->connected_since = slot->is_connected ? arena_time(arena, slot->connected_since_wall_ns) : NULL;
         m->connection_message = arena_print(arena, "%s", slot->connection_message);
         m->halted = atomic_load(&slot->is_halted) || atomic_load(&slot->engine->is_halted);
+        m->gate_tripped = slot->gate.tripped != TW_BREACH_NONE;
         m->blocked_by = blocked_by(slot);
         m->drift_count = slot->drifts;
         m->open_positions = slot->open_positions;
         m->stop_out = stop_out_message(slot, arena);
-        m->gate_tripped = false;
         if (m->mode == 0)
             m->mode = TRADEWAKE__V1__FOLLOWER_MODE__FOLLOWER_MODE_ACTIVE;
     }
@@ -596,6 +598,22 @@ bool tw_engine_follower_get(struct tw_engine *engine, const char *follower_id, s
     struct tw_slot *slot = fleet_slot_hold(engine, follower_id);
     if (slot == NULL)
         return refuse_follower("follower_id", follower_id, refusal);
+    bool ok = follower_answer(slot, arena, ret, refusal);
+    slot_release(slot);
+    return ok;
+}
+
+bool tw_engine_gate_rearm(struct tw_engine *engine, const char *follower_id, struct tw_arena *arena,
+                          Tradewake__V1__Follower **ret, struct tw_refusal *refusal)
+{
+    struct tw_slot *slot = fleet_slot_hold(engine, follower_id);
+    if (slot == NULL)
+        return refuse_follower("follower_id", follower_id, refusal);
+    pthread_mutex_lock(&slot->mutex);
+    tw_last_gate_rearm(&slot->gate);
+    slot->is_risk_dirty = true;
+    pthread_mutex_unlock(&slot->mutex);
+    slot_dirty_push(slot);
     bool ok = follower_answer(slot, arena, ret, refusal);
     slot_release(slot);
     return ok;

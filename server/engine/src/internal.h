@@ -10,6 +10,7 @@
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/core/copy_id.h>
+#include <tradewake/core/last_gate.h>
 #include <tradewake/core/plan.h>
 #include <tradewake/core/verdict.h>
 #include <tradewake/engine/audit.h>
@@ -98,6 +99,8 @@ struct tw_slot {
         int64_t from_wall_ns; /* 0 = none yet */
         tw_decimal balance, equity;
     } baselines[5];
+    struct tw_last_gate gate;
+    bool is_gate_told, is_gate_counted; /* the trip is in the log; count: day_out is not written down yet */
     bool wants_close_all; /* a stop-out that closes: the sweep does it */
     atomic_bool wants_settling; /* a leg of it is_unsettled */
     struct tw_leg *legs;     /* not closed */
@@ -389,6 +392,10 @@ struct tw_engine {
      * sent before is asked for first. */
     int64_t power_lost_wall_ns;
 
+    struct tw_gate_limits gate_limits; /* set at start */
+    atomic_uint_fast64_t breaches[TW_BREACH_COUNT]; /* orders that the last gate did not let through */
+    atomic_bool has_gate_news; /* a follower has something for gates_sweep() */
+
     atomic_bool is_halted; /* everything */
     atomic_bool is_stopping;
     atomic_bool is_recovering; /* what was on its way is not in the lanes yet: nobody mends or plans beside it */
@@ -538,6 +545,15 @@ void fleet_event_id(struct tw_engine *engine, const char *kind, char ret[TW_ID_B
 /* Drops members that follow out and hold nothing any more. Under the master's mutex. */
 void master_prune(struct tw_master *master);
 bool subscription_is_halted(const struct tw_subscription *subscription);
+
+/* gate.c */
+/* The last gate's word on an order that opens. Under the slot's mutex. TW_BREACH_NONE: it may go, and is to be counted
+ * with this when it does. */
+enum tw_breach gate_ask(struct tw_copy *copy, const struct tw_order *order, int64_t now_mono_ns, int64_t now_wall_ns,
+                        struct tw_gate_order *ret);
+void gate_count(struct tw_slot *slot, const struct tw_gate_order *order);
+/* What workers found is told, and what they counted is written. Thread: reactor. */
+void gates_sweep(struct tw_engine *engine);
 
 /* risk.c */
 /* Looks whether the account, as it is, breaches a loss limit. Under the slot's mutex. */

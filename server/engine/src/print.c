@@ -254,6 +254,7 @@ static void print_risk(struct printing *p)
     put_number(p, "follower", state_get_u(&p->in));
     (void)state_get_risk(&p->in, &p->r.nobody);
     put_flag(p, "stopped_out", p->r.nobody.stop_out.is_out);
+    put_text(p, "gate_tripped_by", tw_breach_word(p->r.nobody.gate.tripped));
 }
 
 static void print_plan(struct printing *p)

@@ -763,6 +763,8 @@ static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool ask
     copy->job.key = leg->key;
     copy->job.job_class = copy->reduces_risk ? TW_JOB_URGENT : TW_JOB_NORMAL;
     leg->jobs++;
+    if (copy->calls == 0 && (copy->op == TW_OP_OPEN || copy->op == TW_OP_PLACE))
+        tw_last_gate_plan(&slot->gate);
     if (copy->op == TW_OP_CLOSE && copy->master_remaining <= leg->position->remaining)
         leg->is_unsettled = false; /* it is being reduced so far */
     atomic_fetch_add(&leg->position->busy, 1);

@@ -550,6 +550,10 @@ void state_put_risk(struct state_out *out, const struct tw_slot *slot)
         state_put_i(out, slot->baselines[i].balance);
         state_put_i(out, slot->baselines[i].equity);
     }
+    state_put_u(out, slot->gate.tripped);
+    state_put_i(out, slot->gate.tripped_wall_ns);
+    state_put_i(out, slot->gate.day);
+    state_put_u(out, slot->gate.day_out);
 }
 
 bool state_get_risk(struct state_in *in, struct tw_slot *slot)
@@ -565,5 +569,11 @@ bool state_get_risk(struct state_in *in, struct tw_slot *slot)
         slot->baselines[i].balance = state_get_i(in);
         slot->baselines[i].equity = state_get_i(in);
     }
-    return !in->failed;
+    if (in->at == in->end) /* of a version without a gate */
+        return !in->failed;
+    slot->gate.tripped = (enum tw_breach)state_get_u(in);
+    slot->gate.tripped_wall_ns = state_get_i(in);
+    slot->gate.day = state_get_i(in);
+    slot->gate.day_out = (uint32_t)state_get_u(in);
+    return !in->failed && (unsigned)slot->gate.tripped < TW_BREACH_COUNT;
 }

@@ -317,6 +317,8 @@ static void on_answered(struct tw_task *task)
     text_clear(&ignored);
     callbacks->followers(callbacks->context, &reading.followers_total,
                          &reading.followers_connected);
+    reading.breach = callbacks->breach;
+    reading.breach_context = callbacks->context;
     reading.has_history = callbacks->history != NULL &&
                           callbacks->history(callbacks->context, &reading.history_behind, &reading.is_history_failing);
     tw_telemetry_executor_get(telemetry, &reading.executor);

@@ -180,6 +180,18 @@ static void history_lines(struct text *text, const struct metrics_reading *readi
         lines(text, rows, sizeof rows / sizeof rows[0]);
 }
 
+static void gate_lines(struct text *text, const struct metrics_reading *reading)
+{
+    const char *word;
+    uint64_t count = 0;
+    if (reading->breach == NULL)
+        return;
+    text_add(text, "# HELP tradewake_gate_breaches_total Orders that the last gate did not let through; the follower's opens "
+                   "wait for RearmGate.\n# TYPE tradewake_gate_breaches_total counter\n");
+    for (unsigned i = 0; (word = reading->breach(reading->breach_context, i, &count)) != NULL; i++)
+        text_add(text, "tradewake_gate_breaches_total{breach=\"%s\"} %llu\n", word, (unsigned long long)count);
+}
+
 /* The names that every Prometheus client library gives a process; without our prefix. */
 static void process_lines(struct text *text, const struct metrics_reading *reading)
 {
@@ -236,6 +248,7 @@ void metrics_text(struct text *text, const struct metrics_reading *reading)
     executor_lines(text, &reading->executor);
     sampler_lines(text, reading);
     history_lines(text, reading);
+    gate_lines(text, reading);
     info_line(text, "build_info", "version", reading->version, "The version that runs; always 1.");
     info_line(text, "instance_info", "instance_id", reading->instance_id,
               "Changes with every start; always 1.");

@@ -73,6 +73,8 @@ struct tw_settings {
     int64_t retention_segment_bytes, retention_log_bytes;
     int64_t history_keep_ns;
     int64_t audit_keep_ns;
+    uint32_t gate_order_volume; /* lots; 0 = any, likewise below */
+    uint32_t gate_order_notional, gate_orders_per_second, gate_orders_per_day;
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;

@@ -17,6 +17,7 @@
 #include <tradewake/adapters/adapter.h>
 #include <tradewake/base/arena.h>
 #include <tradewake/core/event.h>
+#include <tradewake/core/last_gate.h>
 #include <tradewake/executor/executor.h>
 #include <tradewake/executor/reactor.h>
 #include <tradewake/journal/history.h>
@@ -62,6 +63,7 @@ struct tw_engine_options {
     } const *adapters;
     size_t n_adapters;
     uint32_t threads_lost_max; /* of an adapter, then its breaker opens; 0 = TW_THREADS_LOST_MAX_DEFAULT */
+    struct tw_gate_limits gate_limits; /* of the last gate, of every follower; 0 = none */
     uint32_t copies_remembered;
     uint32_t events_remembered; /* ids of events whose copies are forgotten: at most so many, at least 1, */
     int64_t events_kept_ns;     /* and for so long */
@@ -361,6 +363,12 @@ bool tw_engine_explain(struct tw_engine *engine, const struct tw_event *event, c
 
 bool tw_engine_stop_out_reset(struct tw_engine *engine, const char *follower_id, struct tw_arena *arena,
                               Tradewake__V1__Follower **ret, struct tw_refusal *refusal);
+
+/* Arms the follower's last gate again. Written down soon after: what a crash takes back leaves it tripped. */
+bool tw_engine_gate_rearm(struct tw_engine *engine, const char *follower_id, struct tw_arena *arena,
+                          Tradewake__V1__Follower **ret, struct tw_refusal *refusal);
+/* Orders that the last gate did not let through. Thread: any. */
+uint64_t tw_engine_breaches(const struct tw_engine *engine, enum tw_breach breach);
 
 /* Asks the broker and compares. Runs on the follower's lane: done(context) is called from a worker or
  * the reactor when *ret (in arena) or *refusal is there. False: refused at once, done is not called. */

@@ -50,6 +50,10 @@ struct tw_telemetry_callbacks {
      * there is no history. NULL = there never is. */
     bool (*history)(void *context, uint64_t *ret_behind, bool *ret_is_failing);
 
+    /* Orders that the last gate did not let through, by what was wrong with them: the word of breach `index`, from 0
+     * up; NULL behind the last. NULL = there is no gate. */
+    const char *(*breach)(void *context, unsigned index, uint64_t *ret_count);
+
     /* /readyz: 200 when all pass, else 503. /livez likewise; no checks = alive. Both arrays end
      * with .name == NULL; NULL = none. */
     const struct tw_health_check *ready, *live;
