@@ -146,7 +146,7 @@ int main(int argc, char **argv)
     }
     uint64_t events = strtoull(argv[2], NULL, 10);
     uint64_t segment = argc == 4 ? strtoull(argv[3], NULL, 10) * 1024 : 64 * 1024 * 1024;
-    struct house house;
+    struct house house = {0};
     char made[] = "/tmp/tradewake-long-XXXXXX";
     const char *dir = strcmp(argv[1], "-") != 0 ? argv[1] : mkdtemp(made);
     const struct tw_engine_options options = {
