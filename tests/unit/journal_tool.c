@@ -1,5 +1,6 @@
 /* What the commands print, over logs that the real disk holds. */
 #include <tradewake/journal/journal.h>
+#include <tradewake/journal/snapshot.h>
 #include <tradewake/journal/tool.h>
 #include <tradewake/journal/walk.h>
 
@@ -31,11 +32,8 @@ static struct tw_journal *open_log(void)
 }
 
 /* Ten records, "record 1" to "record 10", types 1 and 2 by turns, five to a segment. */
-static void setup(void)
+static void log_make(void)
 {
-    tw_log_level_set(TW_LOG_NONE);
-    (void)strcpy(dir, "/tmp/tradewake-journal-XXXXXX");
-    cr_assert_not_null(mkdtemp(dir));
     struct tw_journal *journal = open_log();
     for (int i = 1; i <= 10; i++) {
         char text[32];
@@ -46,6 +44,14 @@ static void setup(void)
             (void)tw_journal_roll(journal);
     }
     tw_journal_close(journal);
+}
+
+static void setup(void)
+{
+    tw_log_level_set(TW_LOG_NONE);
+    (void)strcpy(dir, "/tmp/tradewake-journal-XXXXXX");
+    cr_assert_not_null(mkdtemp(dir));
+    log_make();
     tool = (struct tw_journal_tool){.dir = dir,
                                     .out = open_memstream(&out_text, &out_size),
                                     .err = open_memstream(&err_text, &err_size)};
@@ -68,6 +74,8 @@ static void teardown(void)
         path_of(i, path);
         (void)unlink(path);
     }
+    (void)snprintf(path, sizeof(path), "%s/00000001.snapshot", dir);
+    (void)unlink(path);
     (void)rmdir(dir);
 }
 
@@ -144,6 +152,88 @@ Test(journal_tool, verify_fails_on_damage_and_says_where_and_what_to_do)
     expect_err("damage: ");
     expect_err("00000001.log, offset 120, sequence 2: a record whose bytes do not match");
     expect_err("bring the file back from a copy");
+}
+
+/* ---- Snapshots ---- */
+
+static tw_status pass(void *context, uint64_t sequence, uint16_t type, const uint8_t *bytes, size_t size,
+                      struct tw_error *error)
+{
+    (void)context, (void)sequence, (void)type, (void)bytes, (void)size, (void)error;
+    return TW_OK;
+}
+
+/* At the end of the first segment. */
+static void snapshot_make(void)
+{
+    const struct tw_snapshot_options options = {.dir = dir, .until = 1, .snapshot = pass, .replay = pass};
+    struct tw_snapshot *snapshot;
+    struct tw_error error;
+    uint64_t bytes;
+    cr_assert_eq(tw_snapshot_begin(&options, &snapshot, &error), TW_OK, "%s", error.text);
+    tw_snapshot_put(snapshot, 9, "all of it", 9);
+    cr_assert_eq(tw_snapshot_finish(snapshot, &bytes, &error), TW_OK, "%s", error.text);
+}
+
+static void snapshot_flip(off_t offset)
+{
+    char path[128];
+    uint8_t byte;
+    (void)snprintf(path, sizeof(path), "%s/00000001.snapshot", dir);
+    int fd = open(path, O_RDWR);
+    cr_assert_eq(pread(fd, &byte, 1, offset), 1);
+    byte ^= 1;
+    cr_assert_eq(pwrite(fd, &byte, 1, offset), 1);
+    (void)close(fd);
+}
+
+Test(journal_tool, verify_reads_snapshots)
+{
+    snapshot_make();
+
+    cr_expect_eq(tw_journal_verify(&tool), 0);
+
+    expect_out("00000001.log  sequences 1..5  bytes 40\n"
+               "00000002.log  sequences 6..10  bytes 41\n"
+               "00000001.snapshot  until sequence 5: whole\n"
+               "10 records in 2 segments, sequences 1..10: whole\n");
+}
+
+Test(journal_tool, verify_fails_on_a_damaged_snapshot)
+{
+    snapshot_make();
+    snapshot_flip(64 + 8 + 3);
+
+    cr_expect_eq(tw_journal_verify(&tool), 1);
+
+    expect_err("damage: ");
+    expect_err("00000001.snapshot: ");
+}
+
+Test(journal_tool, verify_fails_on_a_snapshot_of_another_log)
+{
+    char path[128];
+    snapshot_make();
+    for (unsigned i = 1; i < 10; i++) {
+        path_of(i, path);
+        (void)unlink(path);
+    }
+    log_make();
+
+    cr_expect_eq(tw_journal_verify(&tool), 1);
+
+    expect_err("stands at sequence 5 of another log");
+}
+
+Test(journal_tool, verify_names_a_beginning_that_no_snapshot_stands_for)
+{
+    char path[128];
+    path_of(1, path);
+    cr_assert_eq(unlink(path), 0);
+
+    cr_expect_eq(tw_journal_verify(&tool), 1);
+
+    expect_err("the log begins at sequence 6, and no snapshot stands for what was before it");
 }
 
 Test(journal_tool, verify_says_of_a_torn_end_that_it_is_one_and_does_not_fail)

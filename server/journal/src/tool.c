@@ -1,5 +1,7 @@
 #include <tradewake/journal/tool.h>
 
+#include "snapshot_file.h"
+
 #include <tradewake/base/clock.h>
 #include <tradewake/journal/walk.h>
 
@@ -126,8 +128,17 @@ static void print_problem(const struct tw_journal_tool *tool, const struct tw_jo
 
 /* --- verify ------------------------------------------------------------------------ */
 
+enum { SNAPSHOTS_MAX = 16 }; /* two stay */
+
 struct verifying {
     const struct tw_journal_tool *tool;
+    struct {
+        uint32_t number;
+        struct tw_snapshot_place place; /* segment 0: it could not be read */
+        bool is_of_log;                 /* the record that it stands at is there */
+        char why[TW_ERROR_TEXT_BYTES];
+    } snapshots[SNAPSHOTS_MAX]; /* the newest, ascending */
+    uint32_t n_snapshots;
     struct tw_journal_entry problem; /* its words; .problem NONE while there is none */
     uint32_t segment, segments;      /* the one being read; how many had records */
     uint64_t first, last;            /* sequences over all */
@@ -165,6 +176,11 @@ static tw_status verify_entry(void *context, const struct tw_journal_entry *entr
     }
     if (verifying->records++ == 0)
         verifying->first = entry->sequence;
+    for (uint32_t i = 0; i < verifying->n_snapshots; i++) {
+        const struct tw_snapshot_place *place = &verifying->snapshots[i].place;
+        verifying->snapshots[i].is_of_log |= place->sequence == entry->sequence && place->crc == entry->crc &&
+                                             place->segment == entry->segment;
+    }
     verifying->last = entry->sequence;
     verifying->segment_bytes += entry->size;
     return TW_OK;
@@ -190,17 +206,95 @@ static void verify_verdict(const struct verifying *verifying)
         print_problem(tool, &verifying->problem);
 }
 
+/* --- verify: snapshots ------------------------------------------------------------- */
+
+static tw_status pass(void *context, uint64_t sequence, uint16_t type, const uint8_t *bytes, size_t size,
+                      struct tw_error *error)
+{
+    (void)context, (void)sequence, (void)type, (void)bytes, (void)size, (void)error;
+    return TW_OK;
+}
+
+/* Reads them whole; which records they stand at is looked at while the log is read. */
+static tw_status snapshots_read(struct verifying *verifying, struct tw_error *error)
+{
+    struct segment_list list = {0};
+    tw_status status = snapshot_list_read(verifying->tool->dir, &list, error);
+    uint32_t from = list.count > SNAPSHOTS_MAX ? list.count - SNAPSHOTS_MAX : 0;
+    for (uint32_t i = from; status == TW_OK && i < list.count; i++) {
+        uint32_t at = verifying->n_snapshots++;
+        struct tw_error found = {0};
+        struct tw_snapshot_place place = {0};
+        tw_status read = tw_snapshot_read(verifying->tool->dir, NULL, list.numbers[i], pass, NULL, &place, &found);
+        verifying->snapshots[at].number = list.numbers[i];
+        verifying->snapshots[at].place = read == TW_OK ? place : (struct tw_snapshot_place){0};
+        (void)snprintf(verifying->snapshots[at].why, sizeof(found.text), "%s", found.text);
+        if (read == TW_NOT_FOUND) /* a server beside us has removed it */
+            verifying->n_snapshots--;
+        else if (read == TW_NO_MEMORY)
+            status = tw_error_set(error, read, "%s", found.text);
+    }
+    segment_list_clear(&list);
+    return status;
+}
+
+/* Whether a start could go by it; says it when not. */
+static bool snapshot_verdict(const struct verifying *verifying, uint32_t i)
+{
+    const struct tw_journal_tool *tool = verifying->tool;
+    const struct tw_snapshot_place *place = &verifying->snapshots[i].place;
+    uint32_t number = verifying->snapshots[i].number;
+    bool is_whole = place->segment != 0;
+    bool is_read = verifying->problem.problem == TW_JOURNAL_PROBLEM_NONE || place->sequence < verifying->problem.sequence;
+    bool is_good = is_whole && (verifying->snapshots[i].is_of_log || !is_read);
+    const char *word = is_good ? "whole" : is_whole ? "of another log" : "damage";
+    if (tool->is_json)
+        (void)fprintf(tool->out, "{\"snapshot\":%" PRIu32 ",\"sequence\":%" PRIu64 ",\"verdict\":\"%s\"}\n", number,
+                      place->sequence, word);
+    else
+        (void)fprintf(tool->out, "%08" PRIu32 ".snapshot  until sequence %" PRIu64 ": %s\n", number, place->sequence, word);
+    if (!is_whole)
+        (void)fprintf(tool->err, "tradewake: damage: %s/%08" PRIu32 ".snapshot: %s: a start reads the one before it, or the "
+                                 "whole log; remove the file once it starts without\n",
+                      tool->dir, number, verifying->snapshots[i].why);
+    else if (!is_good)
+        (void)fprintf(tool->err, "tradewake: damage: %s/%08" PRIu32 ".snapshot: it stands at sequence %" PRIu64
+                                 " of another log than this: bring the missing files back from a copy\n",
+                      tool->dir, number, place->sequence);
+    return is_good;
+}
+
+/* What was forgotten must be in a snapshot that a start can go by. */
+static bool has_beginning(const struct verifying *verifying)
+{
+    bool has = verifying->records == 0 || verifying->first == 1;
+    for (uint32_t i = 0; i < verifying->n_snapshots; i++)
+        has |= verifying->snapshots[i].place.segment != 0 && verifying->snapshots[i].is_of_log;
+    if (!has)
+        (void)fprintf(verifying->tool->err,
+                      "tradewake: missing: %s: the log begins at sequence %" PRIu64 ", and no snapshot stands for what was "
+                      "before it: %s\n",
+                      verifying->tool->dir, verifying->first, problem_advice(TW_JOURNAL_PROBLEM_MISSING));
+    return has;
+}
+
 int tw_journal_verify(const struct tw_journal_tool *tool)
 {
     struct verifying verifying = {.tool = tool};
     struct tw_error error = {0};
 
-    tw_status status = tw_journal_walk(tool->dir, 0, verify_entry, &verifying, &error);
+    tw_status status = snapshots_read(&verifying, &error);
+    if (status == TW_OK)
+        status = tw_journal_walk(tool->dir, 0, verify_entry, &verifying, &error);
     if (status != TW_OK)
         return tool_fail(tool, &error);
     verify_segment_end(&verifying);
+    bool is_good = verifying.problem.problem <= TW_JOURNAL_PROBLEM_TORN;
+    for (uint32_t i = 0; i < verifying.n_snapshots; i++)
+        is_good &= snapshot_verdict(&verifying, i);
+    is_good &= has_beginning(&verifying) || verifying.problem.problem > TW_JOURNAL_PROBLEM_TORN;
     verify_verdict(&verifying);
-    return verifying.problem.problem > TW_JOURNAL_PROBLEM_TORN ? 1 : 0;
+    return is_good ? 0 : 1;
 }
 
 /* --- dump and tail ----------------------------------------------------------------- */

@@ -12,6 +12,7 @@ static tw_status walk_record(void *context, const struct record *record, uint64_
 {
     struct walk *walk = context;
     struct tw_journal_entry entry = {.segment = record->segment,
+                                     .crc = record->crc,
                                      .offset = offset,
                                      .sequence = record->sequence,
                                      .durable = record->durable,

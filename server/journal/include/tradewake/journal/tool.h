@@ -29,7 +29,8 @@ struct tw_journal_tool {
     int64_t deadline_mono_ns; /* tail, follow: until then; 0 = for ever */
 };
 
-/* Reads everything: a line per segment, then the verdict. A torn end is said, and is no failure. */
+/* Reads everything: a line per segment and per snapshot, then the verdict on the log. A torn end is said, and is no
+ * failure; a snapshot that no start could go by is one. */
 int tw_journal_verify(const struct tw_journal_tool *tool);
 
 /* One line per record. */

@@ -26,6 +26,7 @@ struct tw_journal_entry {
     uint64_t offset;
     uint64_t sequence; /* of a problem: the one that should stand there */
     uint64_t durable;  /* the durable sequence when it was written */
+    uint32_t crc;      /* of the record; a snapshot names the last one that it covers by it */
     uint16_t type;
     const uint8_t *bytes; /* valid until the callback returns */
     size_t size;
