@@ -4,7 +4,9 @@
 Behind HAProxy a well-behaved client hardly notices, the server's memory comes back, and both go on listening.
 Alone it is printed what the packaged gRPC core lets through; judged is only that the server lives. The attacker
 is a process of its own with the lowest priority: elsewhere it would have a machine of its own.
-    attacks.py [--program FILE] [--seconds N]    how long each attack goes on at most (default 5)
+    attacks.py [--program FILE] [--seconds N] [--quiet 1]
+--seconds: how long each attack goes on at most (5). --quiet 1: the machine does nothing else, so that times are
+judged, and that the attacker is thrown out in time; else they are printed.
 """
 import gzip
 import json
@@ -284,7 +286,8 @@ from blackbox import CONFIG, REPOSITORY, Client, Fleet, percentile, prove, wait_
 
 PROXY = os.path.join(REPOSITORY, "docker/haproxy.cfg")
 MORE_MIB = 64
-TIMES_MAX, SLACK_MS = 3, 30  # the slack is the machine's: two cores for client, attacker, proxy and server
+TIMES_MAX = 3
+THROWN_OUT = ("rapid resets", "headers that never end", "tiny calls")
 
 
 def certificates(folder):
@@ -403,7 +406,7 @@ def is_listening(fleet, connect):
         client.close()
 
 
-def round_of(fleet, checks, what, connect, target, folder, seconds, judges):
+def round_of(fleet, checks, what, connect, target, folder, seconds, judges, is_quiet=False):
     client = connect()
     behaved = Behaved(fleet, client)
     until = time.monotonic() + 2
@@ -419,8 +422,11 @@ def round_of(fleet, checks, what, connect, target, folder, seconds, judges):
               % (name, said, p99, p99 / calm if calm else 0, n, len(behaved.failed), before, peak), flush=True)
         if judges:
             checks.equal("%s, %s: every call of the client is answered" % (what, name), behaved.failed[:2], [])
-            checks.true("%s, %s: its path p99 is at most %d x (and what the machine needs)" % (what, name, TIMES_MAX),
-                        p99 <= TIMES_MAX * calm + SLACK_MS, "%.1f ms after %.1f" % (p99, calm))
+            if is_quiet:
+                checks.true("%s, %s: its path p99 is at most %d x" % (what, name, TIMES_MAX), p99 <= TIMES_MAX * calm,
+                            "%.1f ms after %.1f" % (p99, calm))
+            if is_quiet and name in THROWN_OUT:
+                checks.true("%s, %s: the attacker is thrown out" % (what, name), said.get("thrown out", 0) > 0, said)
             try:
                 wait_until(lambda: resident_mib(fleet.server) <= before + MORE_MIB, 30, "memory")
             except TimeoutError:
@@ -442,7 +448,8 @@ def main(options, checks):
             try:
                 connect = lambda: secure_client(fleet.contract, proxy.address, folder)  # noqa: E731
                 wait_until(lambda: is_listening(fleet, connect), 20, "the proxy")
-                round_of(fleet, checks, "behind HAProxy", connect, proxy.address, folder, options.seconds, True)
+                round_of(fleet, checks, "behind HAProxy", connect, proxy.address, folder, options.seconds, True,
+                         options.quiet != 0)
                 checks.true("the proxy lives", proxy.process.poll() is None)
             finally:
                 proxy.end()
@@ -454,4 +461,4 @@ def main(options, checks):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-prove(main, seconds=5)
+prove(main, seconds=5, quiet=0)
