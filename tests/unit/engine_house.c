@@ -141,7 +141,7 @@ static void fill_action(struct message *m, const struct house_event *e)
         tradewake__v1__open_position__init(&m->open);
         m->open.position_id = text(e->position_id);
         m->open.symbol = text("EURUSD");
-        m->open.side = TRADEWAKE__V1__SIDE__SIDE_BUY;
+        m->open.side = e->is_sell ? TRADEWAKE__V1__SIDE__SIDE_SELL : TRADEWAKE__V1__SIDE__SIDE_BUY;
         m->open.volume = text(e->volume);
         m->open.stop_loss = text(e->stop_loss);
         m->open.increase = e->increase;
@@ -167,7 +167,7 @@ static void fill_action(struct message *m, const struct house_event *e)
         tradewake__v1__place_order__init(&m->place);
         m->place.order_id = text(e->order_id);
         m->place.symbol = text("EURUSD");
-        m->place.side = TRADEWAKE__V1__SIDE__SIDE_BUY;
+        m->place.side = e->is_sell ? TRADEWAKE__V1__SIDE__SIDE_SELL : TRADEWAKE__V1__SIDE__SIDE_BUY;
         m->place.type = TRADEWAKE__V1__ORDER_TYPE__ORDER_TYPE_LIMIT;
         m->place.volume = text(e->volume);
         m->place.price = text(e->price);

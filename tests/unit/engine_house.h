@@ -36,7 +36,7 @@ struct house_event {
     const char *new_position_id, *volume, *price, *stop_loss;
     int64_t observed_wall_ns; /* 0 = now */
     uint64_t sequence;
-    bool increase;
+    bool increase, is_sell; /* of EURUSD; else it is bought */
 };
 
 /* False: refused. *ret: its record is the caller's to release, when it has one. */

@@ -162,14 +162,14 @@ static tw_decimal close_comes_again(const char *volume)
     return filled;
 }
 
-/* What the run before sent of that close, and the log knows nothing of. */
-static void broker_closed(const char *action, tw_decimal volume)
+/* An order that the run before sent, and the log knows nothing of. */
+static void broker_sold(const char *event_id, const char *position_id, const char *action, tw_decimal volume)
 {
     struct tw_adapter_call call = {
         .deadline_mono_ns = tw_mono_ns() + TW_NS_PER_S,
         .order = {.op = TW_OP_CLOSE, .side = TW_SELL, .type = TW_ORDER_MARKET, .symbol = "EURUSD", .reduce_only = true}};
     const struct tw_copy_id_input input = {
-        .master_id = "M", .event_id = "e2", .follower_id = "F", .subject_id = "p1", .action = action};
+        .master_id = "M", .event_id = event_id, .follower_id = "F", .subject_id = position_id, .action = action};
     tw_copy_id(&input, call.order.client_order_id);
     memcpy(call.order.position_id, leg()->ticket, sizeof call.order.position_id);
     call.order.volume = volume;
@@ -177,6 +177,11 @@ static void broker_closed(const char *action, tw_decimal volume)
     call.order.stop_loss = call.order.take_profit = TW_DECIMAL_UNSET;
     slot()->ops->execute(slot()->session, &call);
     cr_assert_eq(call.ack.outcome, TW_OUTCOME_DONE);
+}
+
+static void broker_closed(const char *action, tw_decimal volume)
+{
+    broker_sold("e2", "p1", action, volume);
 }
 
 #define QUICK "latency", "constant:1ms", "call_timeout", "100ms", "settle", "20ms"
@@ -225,6 +230,42 @@ Test(engine_power, a_close_that_was_carried_out_in_part_goes_on_under_another_id
     life_after();
     cr_expect_eq(close_comes_again(NULL), LOTS(40));
     cr_expect_eq(held_there(), 0);
+    house_close(&house, true);
+}
+
+/* ---- A netting account's one position ---- */
+
+static const char *const netting[] = {QUICK, "account_mode", "netting", NULL};
+
+/* The open of a short position had closed the long one for its own, when the power went. Its event is sent again only
+ * after the close of the long one, which is new and finds nothing. */
+Test(engine_power, a_share_that_an_unknown_order_closed_is_closed_when_that_order_is_known)
+{
+    life_before(netting);
+    broker_sold("e3", "p2", "OPEN", LOTS(40));
+    house_close(&house, false);
+    start("after");
+
+    struct tw_submitted close, open;
+    cr_assert(house_submit(&house,
+                           &(struct house_event){.kind = TW_EVENT_CLOSE, .master_id = "M", .event_id = "e2",
+                                                 .position_id = "p1"},
+                           &close));
+    end_awaited(close.record);
+    cr_expect_eq(close.record->copies[0].filled, 0);
+    tw_record_release(close.record);
+    cr_assert(house_submit(&house,
+                           &(struct house_event){.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e3",
+                                                 .position_id = "p2", .volume = "0.60", .is_sell = true,
+                                                 .observed_wall_ns = before_the_cut_ns},
+                           &open));
+    end_awaited(open.record);
+    cr_expect_eq(open.record->copies[0].filled, LOTS(60));
+    tw_record_release(open.record);
+    while (held_there() != LOTS(60)) /* 0.20 short until the long share, too, has been closed */
+        moment();
+    cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
+    cr_expect(leg()->is_closed);
     house_close(&house, true);
 }
 
