@@ -358,6 +358,7 @@ static tw_status wire_open(struct server *server, struct tw_error *error)
         .listen = settings->listen,
         .authorize = tw_gate_authorize,
         .admit = tw_gate_admit,
+        .still = tw_gate_still,
         .tls = tls.certificate[0] != '\0' ? &tls : NULL,
         .rpc_threads = settings->rpc_threads,
         .streams_per_peer_max = settings->metrics_streams_per_peer,
@@ -552,7 +553,7 @@ static void reload(struct server *server)
  * that does not fit is refused, and read again when its other half is there. */
 static int run(struct server *server, const sigset_t *signals)
 {
-    static const struct timespec look_again = {5, 0};
+    static const struct timespec look_again = {1, 0};
     struct stamp known[STAMPED_FILES], now[STAMPED_FILES];
     stamps_take(server->settings, known);
     for (;;) {
@@ -563,6 +564,8 @@ static int run(struct server *server, const sigset_t *signals)
         if (number == SIGHUP || memcmp(known, now, sizeof now) != 0)
             reload(server);
         memcpy(known, now, sizeof now);
+        if (server->access != NULL)
+            tw_wire_server_look_again(server->wire);
     }
 }
 

@@ -84,21 +84,32 @@ static const char *object_in(const ProtobufCMessage *request, const char *name)
     return text;
 }
 
-bool tw_gate_admit(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret)
+/* anew: who was known may have become a stranger. */
+static bool may(struct tw_call *call, const ProtobufCMessage *request, bool anew, struct tw_refusal *ret)
 {
     const char *why;
-    (void)context;
     if (access_in_use == NULL || is_for_everybody(call))
         return true;
     const struct tw_access_objects objects = {object_in(request, "master_id"), object_in(request, "follower_id")};
-    const struct tw_identity *caller = tw_call_caller(call);
-    if (tw_call_streams_requests(call)) { /* a stream outlives a token and a policy: each message is asked about anew */
-        caller = identify(call, &why);
-        if (caller == NULL)
-            return refuse_stranger(call, request, why, ret);
-        tw_call_caller_set(call, caller);
-    }
+    const struct tw_identity *caller = anew ? identify(call, &why) : tw_call_caller(call);
+    if (caller == NULL)
+        return refuse_stranger(call, request, why, ret);
+    tw_call_caller_set(call, caller);
     return tw_access_may(caller, tw_call_path(call), &objects) || refuse_known(call, caller, request, &objects, ret);
+}
+
+/* A stream outlives a token and a policy: each message of one that sends is asked about anew. */
+bool tw_gate_admit(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret)
+{
+    (void)context;
+    return may(call, request, tw_call_streams_requests(call), ret);
+}
+
+/* To one that watches nothing comes in: it is asked about now and then. */
+bool tw_gate_still(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret)
+{
+    (void)context;
+    return may(call, request, true, ret);
 }
 
 bool tw_gate_sees(const struct tw_call *call, const char *master_id, const char *follower_id)

@@ -18,6 +18,7 @@ void tw_gate_open(struct tw_access *access);
 /* For struct tw_wire_options. Thread: call. */
 bool tw_gate_authorize(void *context, struct tw_call *call, struct tw_refusal *ret);
 bool tw_gate_admit(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret);
+bool tw_gate_still(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret);
 
 /* May this call's caller see what belongs to them? What it may not see is not there, in the same words as
  * what is not. Thread: call. */

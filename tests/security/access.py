@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../blackbox/lib"))
@@ -233,9 +234,12 @@ def bad_tokens(program, client, signer, other, checks):
         # What is larger than the metadata may be is refused by the core, before it is ours.
         checks.true("%s: nobody" % name, reason == "UNAUTHENTICATED" or (name == "too long" and reason != ""), reason)
     expired = signer.token("operator", "--lasts", "1ms")
+    streams = [Watching(Caller(client, expired), watched, client.request(watched)) for watched in WATCHED]
     wait_until(lambda: Caller(client, expired).ends_with(path, client.request(path)) == "UNAUTHENTICATED", 60,
                "a token that is over, clocks' difference included")
     checks.true("one that is over is none any more", True)
+    Caller.refusals.update(("", watched) for watched in WATCHED)
+    checks.equal("and the streams that it began end with it", [stream.ended_with() for stream in streams], ["UNAUTHENTICATED"] * 3)
     checks.equal("a good one is good", Caller(client, good).ends_with(path, client.request(path)), "")
     basic = Caller(client, None)
     basic.metadata = [("authorization", "Basic b3BlcmF0b3I6eA==")]
@@ -288,6 +292,52 @@ def reloads(server, client, callers, policy_path, checks):
     checks.true("and is named with its place", ":1:13: expected a map of identities" in server.log(), server.last_words())
 
 
+class Watching(threading.Thread):
+    """A stream, read until it ends."""
+
+    def __init__(self, caller, path, request):
+        super().__init__()
+        self.call = caller.client.stub(path, "unary_stream")(request, timeout=120, metadata=caller.metadata)
+        self.contract, self.refused = caller.client.contract, None
+        next(self.call)  # it has begun
+        self.start()
+
+    def run(self):
+        try:
+            for _ in self.call:
+                pass
+        except grpc.RpcError as error:
+            self.refused = refused_from(self.contract, error)
+
+    def ended_with(self):
+        self.join(60)
+        return self.refused.reason if self.refused else "it goes on" if self.is_alive() else "OK"
+
+
+WATCHED = ("CopyService/WatchCopies", "MetricsService/WatchOwnTime", "MetricsService/WatchOwnTimeSummary")
+
+
+def watching(client, callers, policy_path, checks):
+    """A stream that watches ends when its caller's right is taken away; others go on. And: quiet ones, too."""
+    def watch(role, path):
+        return Watching(callers[role], path, named(client.request(path), "M1", ""))
+
+    mine = [watch("viewer", path) for path in WATCHED]
+    out = [watch("publisher", path) for path in WATCHED]
+    with open(policy_path + ".new", "w") as file:  # the publisher is out, the viewer stays
+        file.write(POLICY.replace("  publisher: {tokens: true, roles: [publisher], masters: [M1]}\n", ""))
+    os.replace(policy_path + ".new", policy_path)
+    checks.equal("who is taken out of the policy watches no more", [stream.ended_with() for stream in out], ["UNAUTHENTICATED"] * 3)
+    with open(policy_path + ".new", "w") as file:  # the viewer is another master's now
+        file.write(POLICY.replace("viewer: {tokens: true, roles: [viewer], masters: [M1]}", "viewer: {tokens: true, roles: [viewer], masters: [M2]}"))
+    checks.true("who stays watches on", all(stream.is_alive() for stream in mine))
+    os.replace(policy_path + ".new", policy_path)
+    checks.equal("whose right to it is gone watches no more", [stream.ended_with() for stream in mine], ["PERMISSION_DENIED"] * 3)
+    with open(policy_path, "w") as file:
+        file.write(POLICY)
+    wait_until(lambda: callers["viewer"].ends_with(WATCHED[0], named(client.request(WATCHED[0]), "M1", "")) == "", 30, "the old policy")
+
+
 def main(options, checks):
     with tempfile.TemporaryDirectory(prefix="tradewake-access-") as folder:
         signer, other = (Signer(options.program, folder, name) for name in ("k1", "k2"))
@@ -314,6 +364,7 @@ def main(options, checks):
             matrix(client, callers, contract, checks)
             bad_tokens(options.program, client, signer, other, checks)
             audited(options.program, server, checks)
+            watching(client, callers, policy_path, checks)
             told(server, client, callers, checks)
             checks.true("no token is in the log", not any(token.split(".")[1] in server.log() for token in tokens.values()))
             reloads(server, client, callers, policy_path, checks)

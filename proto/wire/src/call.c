@@ -372,12 +372,14 @@ static void request_take(struct tw_call *call, const grpc_byte_buffer *buffer)
     ProtobufCMessage *request;
     struct tw_refusal invalid;
     tw_crash_point("rpc.received");
-    if (request_decode(call, buffer, &request, &invalid))
+    if (request_decode(call, buffer, &request, &invalid)) {
+        call->request = call->method->row->watches ? request : NULL;
         request_give(call, request, NULL);
-    else if (call->method->row->takes_invalid)
+    } else if (call->method->row->takes_invalid) {
         request_give(call, request, &invalid);
-    else
+    } else {
         refuse(call, &invalid);
+    }
 }
 
 static void count_refuse(struct tw_call *call, const char *came)
@@ -596,6 +598,15 @@ void wire_call_on_timer(struct tw_call *call)
 {
     if (call->phase == CALL_OPEN && call->method->row->on_timer != NULL)
         call->method->row->on_timer(call);
+}
+
+void wire_call_look_again(struct tw_call *call)
+{
+    const struct tw_wire_options *options = &call->queue->server->options;
+    struct tw_refusal refusal = {0};
+    if (call->phase == CALL_OPEN && call->request != NULL && options->still != NULL &&
+        !options->still(options->context, call, call->request, &refusal))
+        tw_call_evict(call, &refusal);
 }
 
 void wire_call_end_stream(struct tw_call *call)

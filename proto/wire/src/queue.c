@@ -183,6 +183,16 @@ static void streams_end(struct wire_queue *queue)
     }
 }
 
+/* An eviction may end the next call, too: none of those that are live is freed meanwhile. */
+static void streams_look_again(struct wire_queue *queue, unsigned looks)
+{
+    queue->looked = looks;
+    for (struct tw_call *call = queue->live, *next; call != NULL; call = next) {
+        next = call->next;
+        wire_call_look_again(call);
+    }
+}
+
 static void mailbox_run(struct wire_queue *queue)
 {
     pthread_mutex_lock(&queue->mutex);
@@ -200,6 +210,9 @@ static void mailbox_run(struct wire_queue *queue)
     }
     if (!queue->is_primed && atomic_load_explicit(&queue->server->is_serving, memory_order_acquire))
         prime(queue);
+    unsigned looks = atomic_load_explicit(&queue->server->looks, memory_order_acquire);
+    if (queue->looked != looks)
+        streams_look_again(queue, looks);
     if (!queue->are_streams_ended &&
         atomic_load_explicit(&queue->server->is_ending_streams, memory_order_acquire))
         streams_end(queue);

@@ -422,6 +422,12 @@ void tw_wire_server_end_streams(struct tw_wire_server *server)
     queues_wake(server);
 }
 
+void tw_wire_server_look_again(struct tw_wire_server *server)
+{
+    atomic_fetch_add_explicit(&server->looks, 1, memory_order_release);
+    wire_queue_wake(server->queues[server->n_queues - 1]); /* the one of those that watch */
+}
+
 void wire_server_core_is_down(struct tw_wire_server *server)
 {
     pthread_mutex_lock(&server->mutex);

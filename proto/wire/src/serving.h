@@ -125,6 +125,7 @@ struct tw_call {
     struct tw_arena arena;  /* unary: as long as the call; bidi: one message */
     void *data;
     const void *caller;
+    const ProtobufCMessage *request; /* in arena: of a stream that watches; NULL = it has not come, or is none */
     const char **certificate_names; /* in kept, once they were asked for; NULL = not yet, or none */
     size_t n_certificate_names;
 
@@ -158,6 +159,7 @@ struct wire_queue {
     struct tw_call **timers; /* a heap, the earliest first */
     uint32_t n_timers, timers_max;
     bool is_primed, are_streams_ended;
+    unsigned looked; /* the server's looks, when its streams were last looked at */
     struct { /* completions taken out of the core's cache, to be handled next */
         void *tag;
         int ok;
@@ -180,6 +182,7 @@ struct tw_wire_server {
     bool is_core_up;
 
     /* Any thread. */
+    atomic_uint looks; /* rises: streams that watch are to be looked at again */
     atomic_bool is_serving, is_draining, is_ending_streams, is_stopping;
     struct peers peers;
 
@@ -238,6 +241,9 @@ void wire_call_recycle(struct tw_call *call);
 void wire_call_on_completion(struct op *op, bool ok);
 void wire_call_on_post(struct tw_call *call);
 void wire_call_on_timer(struct tw_call *call);
+
+/* Ends a stream that watches, if its caller may no longer. Thread: the queue's. */
+void wire_call_look_again(struct tw_call *call);
 
 /* The server goes away: streams end with SHUTTING_DOWN, event streams once their handler has
  * answered what came. Thread: the queue's. */

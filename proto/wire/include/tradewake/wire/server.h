@@ -60,6 +60,9 @@ struct tw_wire_options {
     /* Asked with each message that was decoded, before its method gets it; likewise. */
     bool (*admit)(void *context, struct tw_call *call, const ProtobufCMessage *request,
                   struct tw_refusal *ret);
+    /* Asked again of a stream that watches, with the request that began it: a caller's token ends, or his right. False ends
+     * the stream with *ret. NULL = who may once, may on. Thread: call. */
+    bool (*still)(void *context, struct tw_call *call, const ProtobufCMessage *request, struct tw_refusal *ret);
     void *context;
 };
 
@@ -78,6 +81,9 @@ int tw_wire_server_port(const struct tw_wire_server *server);
 /* Reads the files of tls again; what begins from now on is shown the new certificate. On failure the one
  * before stays. Without tls: TW_OK. Thread: any.  Fails: as the start. */
 TW_MUST_CHECK tw_status tw_wire_server_tls_reload(struct tw_wire_server *server, struct tw_error *error);
+
+/* Soon after, still() is asked of every stream that watches. Thread: any.  Blocks: no. */
+void tw_wire_server_look_again(struct tw_wire_server *server);
 
 /* Refuses new calls from now on with SHUTTING_DOWN (the connections stay); only grpc.health.v1 goes
  * on, which tells of the drain. Thread: any. */
