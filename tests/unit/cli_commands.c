@@ -86,6 +86,10 @@ static const struct {
     const char *line, *expected; /* the beginning of standard error */
 } wrong[] = {
     {"submt open", "tradewake: unknown command \"submt open\"; did you mean submit open?"},
+    {"subimt", "tradewake: unknown command \"subimt\"; did you mean submit?"},
+    {"halp", "tradewake: unknown command \"halp\"; did you mean help?"},
+    {"hlep submit", "tradewake: unknown command \"hlep\"; did you mean help?"},
+    {"follower", "tradewake: unknown command \"follower\"; did you mean followers?"},
     {"submit", "tradewake: \"submit\" needs one more word"},
     {"journal", "tradewake: \"journal\" needs one more word"},
     {"journal tial", "tradewake: unknown command \"journal tial\"; did you mean journal tail?"},
@@ -187,6 +191,7 @@ Test(cli_commands, every_command_has_help_and_every_flag_is_in_it)
 
         cr_expect_eq(outcome.code, TW_EXIT_DONE, "%s", line);
         cr_expect_not_null(strstr(outcome.out, table[i].summary), "%s", line);
+        cr_expect_null(strstr(table[i].summary, "The same"), "%s: the same as what?", line);
         for (size_t option = 0; option < table[i].n_options; option++)
             cr_expect_not_null(strstr(outcome.out, table[i].options[option].flag), "%s: %s", line,
                                table[i].options[option].flag);

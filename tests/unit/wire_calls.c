@@ -450,7 +450,8 @@ Test(wire_calls, a_port_in_use_is_named, .timeout = 20)
     struct tw_wire_server *second = NULL;
     struct tw_error error = {0};
     char expected[128];
-    snprintf(expected, sizeof expected, "%s is taken or may not be bound: Address already in use",
+    snprintf(expected, sizeof expected,
+             "%s is taken or may not be bound: Address already in use; give another address with --listen",
              pair.address);
 
     tw_status status = tw_wire_server_start(&(struct tw_wire_options){.listen = pair.address},

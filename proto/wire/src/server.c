@@ -262,7 +262,7 @@ static tw_status bind_port(struct tw_wire_server *server, struct tw_error *error
         umask(mask);
     grpc_server_credentials_release(credentials);
     if (port == 0)
-        return tw_error_set(error, TW_IO, "%s is taken or may not be bound: %s", listen,
+        return tw_error_set(error, TW_IO, "%s is taken or may not be bound: %s; give another address with --listen", listen,
                             reason[0] == '\0' ? "no such address here" : reason);
     server->port = is_unix(listen) ? 0 : port;
     return TW_OK;

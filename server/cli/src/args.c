@@ -157,27 +157,42 @@ static bool is_group(const char *word)
     return false;
 }
 
+enum { NAMES_MAX = 128, WORD_BYTES = 24 };
+
+/* What a line may begin with: help, every command, and every command's first word, which may only be a
+ * group's. The nearest of them, the first of those that are as near; it stays until the next call. */
+static const char *nearest_name(const char *typed)
+{
+    static char firsts[NAMES_MAX][WORD_BYTES];
+    size_t n, used = 0;
+    const struct command *table = commands_table(&n);
+    const char *names[1 + 2 * NAMES_MAX];
+    assert(n <= NAMES_MAX);
+    names[used++] = "help";
+    for (size_t i = 0; i < n; i++)
+        names[used++] = table[i].name;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(firsts[i], WORD_BYTES, "%.*s", (int)strcspn(table[i].name, " "), table[i].name);
+        names[used++] = firsts[i];
+    }
+    return tw_value_suggest(typed, names, used);
+}
+
 static bool unknown_command(int argc, char **argv)
 {
-    size_t n;
-    const struct command *table = commands_table(&n);
-    const char *names[128];
     char typed[96];
-    assert(n <= COUNT(names));
-    for (size_t i = 0; i < n; i++)
-        names[i] = table[i].name;
     bool has_second = argc > 1 && argv[1][0] != '-';
     snprintf(typed, sizeof typed, "%.40s%s%.40s", argv[0], has_second ? " " : "",
              has_second ? argv[1] : "");
-    const char *near = tw_value_suggest(typed, names, n);
     if (!has_second && is_group(argv[0])) {
         usage_error(NULL, "\"%s\" needs one more word", typed);
         help_group(stderr, argv[0]);
         return false;
     }
+    const char *near = nearest_name(typed);
     if (near == NULL) {
         snprintf(typed, sizeof typed, "%.40s", argv[0]);
-        near = tw_value_suggest(typed, names, n);
+        near = nearest_name(typed);
     }
     usage_error(NULL, "unknown command \"%s\"%s%s%s", typed, near != NULL ? "; did you mean " : "",
                 near != NULL ? near : "", near != NULL ? "?" : "");

@@ -68,7 +68,7 @@ static const struct column copy_columns[] = {
 #define EVENT_OPTIONS                                                                               \
     EVENT_FIELDS,                                                                                   \
     {.flag = "--wait", .value = "HOW", .rule = {.type = TW_VALUE_ENUM, .choices = "done|sent|accepted"}, \
-     .default_text = "done", .help = "answer when every copy is that far"},                         \
+     .default_text = "done", .help = "answer when every copy is that far: done, sent or accepted"},                         \
     {.flag = "--view", .value = "WHICH", .rule = TEXT_RULE, .field = "view",                        \
      .help = "copies to answer with: all, skipped or counts"}
 
@@ -352,7 +352,7 @@ static const struct command table[] = {
      .summary = "Check a configuration and say what is wrong where",
      .examples = "  tradewake check --config tradewake.yaml"},
     {.name = "config show", .shared = TAKES_SETTINGS | TAKES_OUTPUT, OPTIONS(config_show_options), .run = run_config_show,
-     .summary = "Print the settings and where each value came from",
+     .summary = "Print the settings that were given, and where each value came from",
      .examples = "  tradewake config show --effective --config tradewake.yaml"},
     {.name = "config reference", .run = run_config_reference,
      .summary = "Print a configuration file with every setting explained",
@@ -381,13 +381,13 @@ static const struct command table[] = {
            "  tradewake submit trigger --master M1 --order 7 --position 8"),
     EXPLAIN("open", explain_open_options, "Show what an open would lead to, rule by rule; nothing is sent",
             "  tradewake explain open --master M1 --position 1 --symbol EURUSD --side buy --volume 0.10 --follower F1"),
-    EXPLAIN("close", explain_close_options, "The same for a close, or a part of one",
+    EXPLAIN("close", explain_close_options, "Show what a close, or a part of one, would lead to; nothing is sent",
             "  tradewake explain close --master M1 --position 1 --remaining 0.06"),
-    EXPLAIN("modify", explain_modify_options, "The same for moved stops", NULL),
-    EXPLAIN("place", explain_place_options, "The same for a pending order", NULL),
-    EXPLAIN("modify-order", explain_modify_order_options, "The same for a changed pending order", NULL),
-    EXPLAIN("cancel", explain_cancel_options, "The same for a cancelled pending order", NULL),
-    EXPLAIN("trigger", explain_trigger_options, "The same for a pending order that filled", NULL),
+    EXPLAIN("modify", explain_modify_options, "Show what moved stops would lead to; nothing is sent", NULL),
+    EXPLAIN("place", explain_place_options, "Show what a pending order would lead to; nothing is sent", NULL),
+    EXPLAIN("modify-order", explain_modify_order_options, "Show what changing a pending order would lead to; nothing is sent", NULL),
+    EXPLAIN("cancel", explain_cancel_options, "Show what cancelling a pending order would lead to; nothing is sent", NULL),
+    EXPLAIN("trigger", explain_trigger_options, "Show what a pending order that filled would lead to; nothing is sent", NULL),
     {.name = "sync", .shared = TAKES_CALL, OPTIONS(sync_options), .run = run_sync, .method = EVENTS "SyncMaster",
      .summary = "Tell all that a master holds: what is missing at followers is sent",
      .notes = "Positions that are not named are closed. A file is JSON with the fields of SyncMasterRequest.",
@@ -423,7 +423,7 @@ static const struct command table[] = {
      .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "List the followers",
      .examples = "  tradewake followers --blocked"},
     {.name = "followers list", .shared = TAKES_CALL, OPTIONS(followers_list_options), .run = run_list,
-     .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "The same"},
+     .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "List the followers"},
     {.name = "followers get", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "GetFollower", .summary = "Show one follower in full"},
     {.name = "followers create", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
@@ -449,7 +449,7 @@ static const struct command table[] = {
     {.name = "subscriptions", .shared = TAKES_CALL, OPTIONS(subscriptions_list_options), .run = run_list,
      .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom"},
     {.name = "subscriptions list", .shared = TAKES_CALL, OPTIONS(subscriptions_list_options), .run = run_list,
-     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "The same"},
+     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom"},
     {.name = "subscriptions get", .operands = "SUBSCRIPTION_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      .operand_fields = {"subscription_id"}, .run = run_call, .method = FOLLOWERS "GetSubscription", .summary = "Show one subscription with its rules"},
     {.name = "subscriptions create", .shared = TAKES_CALL, OPTIONS(subscription_create_options), .run = run_call,

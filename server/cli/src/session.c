@@ -27,7 +27,7 @@ static const struct {
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_MASK_REQUIRED, "give at least one field to change"},
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_EVENT_ID_REUSED, "send it under another --event-id, or leave it out"},
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_ALREADY_EXISTS, "use update, or another id"},
-    {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_NOT_FOUND, "see `tradewake followers` and `tradewake subscriptions` for what there is"},
+    {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_NOT_FOUND, "`tradewake followers`, `tradewake subscriptions` and `tradewake copies` list what there is"},
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_MASTER_NOT_FOUND,
      "nobody follows this master: `tradewake subscriptions create --master M --follower F`"},
     {TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_POSITION_EXISTS, "the position is open already: another --position, or --increase"},
