@@ -15,12 +15,22 @@ const SAMPLES_WITHIN_MS = 15_000;
 const CALL_WITHIN_MS = 30_000;
 const TRIES_MAX = 5;
 
-const { values: options } = parseArgs({ options: {
-  server: { type: 'string', default: process.env.TRADEWAKE_SERVER ?? '127.0.0.1:50051' },
-  master: { type: 'string', default: 'M1' },
-  positions: { type: 'string', default: '27' },
-  json: { type: 'boolean', default: false },
-} });
+function optionsRead() {
+  try {
+    return parseArgs({ options: {
+      server: { type: 'string', default: process.env.TRADEWAKE_SERVER ?? '127.0.0.1:50051' },
+      master: { type: 'string', default: 'M1' },
+      positions: { type: 'string', default: '27' },
+      json: { type: 'boolean', default: false },
+    } }).values;
+  } catch (error) {
+    console.error(`burst: ${error.message}\n` +
+                  'node burst.mjs [--server ADDR:PORT] [--master M1] [--positions 27] [--json]');
+    return process.exit(2);
+  }
+}
+
+const options = optionsRead();
 
 const protoFolder = fileURLToPath(new URL('../../proto', import.meta.url));
 const definition = protoLoader.loadSync(
@@ -172,6 +182,8 @@ try {
   process.exitCode = await main();
 } catch (error) {
   console.error(`burst: ${options.server}: ${error.details || error.message}`);
+  if (error.code === grpc.status.UNAVAILABLE)
+    console.error('start a server with `build/release/tradewake dev`, or name it with --server or TRADEWAKE_SERVER');
   process.exitCode = error.code === grpc.status.UNAVAILABLE ? 3 : 1;
 } finally {
   events.close();

@@ -54,7 +54,7 @@ static tw_status submit(struct tw_wire_client *client, const Tradewake__V1__Subm
                         Tradewake__V1__SubmitEventResponse **ret, struct tw_wire_answer *answer,
                         struct tw_error *error)
 {
-    for (;;) {
+    for (bool is_told = false;; is_told = true) {
         ProtobufCMessage *response;
         *answer = (struct tw_wire_answer){0};
         tw_status status = tw_wire_client_call(client, SUBMIT_EVENT, &request->base, deadline_ns, arena,
@@ -64,10 +64,23 @@ static tw_status submit(struct tw_wire_client *client, const Tradewake__V1__Subm
         int64_t wait_ns = answer->refusal.retry_after_ns > 0 ? answer->refusal.retry_after_ns : RETRY_NS;
         if (status == TW_OK || answer->code != UNAVAILABLE || tw_mono_ns() + wait_ns >= deadline_ns)
             return status;
-        fprintf(stderr, "%s; the same event goes out again\n", error->text);
+        if (!is_told) /* once: it may go on for long */
+            fprintf(stderr, "%s; the same event goes out again, every %" PRId64 " ms\n", error->text,
+                    wait_ns / TW_NS_PER_MS);
         const struct timespec wait = {wait_ns / TW_NS_PER_S, wait_ns % TW_NS_PER_S};
         nanosleep(&wait, NULL);
     }
+}
+
+static void print_copy(const Tradewake__V1__CopySummary *copy)
+{
+    printf("  %-12s %-20s %-28s %s", copy->follower_id,
+           enum_word(&tradewake__v1__copy_state__descriptor, copy->state),
+           copy->reason == 0 ? "" : enum_word(&tradewake__v1__reason__descriptor, copy->reason), copy->symbol);
+    if (copy->own_time_ns > 0) /* an order went out */
+        printf(" %s of %s at %s, own time %" PRIu64 " us", copy->filled_volume[0] == '\0' ? "0" : copy->filled_volume,
+               copy->volume, copy->average_price[0] == '\0' ? "-" : copy->average_price, copy->own_time_ns / 1000);
+    putchar('\n');
 }
 
 static int print_copies(const Tradewake__V1__SubmitEventResponse *m)
@@ -76,13 +89,8 @@ static int print_copies(const Tradewake__V1__SubmitEventResponse *m)
     printf("event %s%s: %u accepted, %u skipped, %u still on their way\n", m->event_id,
            m->duplicate ? " (known before, nothing was sent again)" : "", m->accepted, m->skipped, m->pending);
     for (size_t i = 0; i < m->n_copies; i++) {
-        const Tradewake__V1__CopySummary *copy = m->copies[i];
-        n_unknown += copy->state == TRADEWAKE__V1__COPY_STATE__COPY_STATE_UNKNOWN;
-        printf("  %-12s %-20s %-28s %s %s of %s at %s, own time %" PRIu64 " us\n", copy->follower_id,
-               enum_word(&tradewake__v1__copy_state__descriptor, copy->state),
-               copy->reason == 0 ? "" : enum_word(&tradewake__v1__reason__descriptor, copy->reason),
-               copy->symbol, copy->filled_volume, copy->volume, copy->average_price,
-               copy->own_time_ns / 1000);
+        n_unknown += m->copies[i]->state == TRADEWAKE__V1__COPY_STATE__COPY_STATE_UNKNOWN;
+        print_copy(m->copies[i]);
     }
     if (n_unknown > 0)
         printf("%zu copies are UNKNOWN: they may have executed and are being looked up. Do not send the "
@@ -95,7 +103,8 @@ static int print_failure(tw_status status, const struct tw_wire_answer *answer,
 {
     const struct tw_refusal *refusal = &answer->refusal;
     if (status == TW_UNREACHABLE || answer->code == UNAVAILABLE) {
-        fprintf(stderr, "nobody answers at %s: %s\n", options->server, error->text);
+        fprintf(stderr, "nobody answers at %s: %s\nstart one with `build/release/tradewake dev`, or name it with "
+                "--server or TRADEWAKE_SERVER\n", options->server, error->text);
         return EXIT_UNREACHABLE;
     }
     if (status == TW_TIMEOUT) {
@@ -116,8 +125,8 @@ static int print_failure(tw_status status, const struct tw_wire_answer *answer,
     return EXIT_REFUSED;
 }
 
-/* *ret_is_new: the event was not known before, so there are samples of it. */
-static int send_event(struct tw_wire_client *client, const struct options *options, bool *ret_is_new)
+/* *ret_n_copies: whose samples come; none when the event was known before. */
+static int send_event(struct tw_wire_client *client, const struct options *options, uint32_t *ret_n_copies)
 {
     Google__Protobuf__Timestamp observed_at;
     Tradewake__V1__OpenPosition open;
@@ -152,7 +161,7 @@ static int send_event(struct tw_wire_client *client, const struct options *optio
     tw_arena_init(&arena, ANSWER_BYTES_MAX);
     tw_status status = submit(client, &request, deadline_ns, &arena, &response, &answer, &error);
     int code = status == TW_OK ? print_copies(response) : print_failure(status, &answer, &error, options);
-    *ret_is_new = status == TW_OK && !response->duplicate;
+    *ret_n_copies = status == TW_OK && !response->duplicate ? response->accepted : 0;
     tw_arena_clear(&arena);
     return code;
 }
@@ -207,13 +216,13 @@ static long print_samples(const Tradewake__V1__WatchOwnTimeResponse *m, const ch
     return n;
 }
 
-static void watch(struct tw_wire_stream *stream, const struct options *options)
+static void watch(struct tw_wire_stream *stream, const struct options *options, uint32_t n_copies)
 {
     struct tw_arena arena;
     struct tw_wire_answer answer = {0};
     struct tw_error error = {0};
     ProtobufCMessage *message;
-    long left = strtol(options->samples, NULL, 10);
+    long wanted = strtol(options->samples, NULL, 10), left = wanted < n_copies ? wanted : n_copies;
     int64_t until_ns = tw_mono_ns() + SAMPLES_NS_MAX;
     tw_status status = TW_OK;
 
@@ -232,11 +241,17 @@ static void watch(struct tw_wire_stream *stream, const struct options *options)
 
 /* ---- Main ---- */
 
-static int usage(void)
+static void usage(FILE *out)
 {
     fputs("c-client [--server ADDR:PORT] [--master M1] [--event ID] [--symbol EURUSD] [--volume 0.10]\n"
-          "         [--samples 5] [--timeout-ms 10000]\n", stderr);
-    return EXIT_USAGE;
+          "         [--samples 5] [--timeout-ms 10000]\n", out);
+}
+
+static bool wrong(const char *flag, const char *what)
+{
+    fprintf(stderr, "c-client: %s %s\n", flag, what);
+    usage(stderr);
+    return false;
 }
 
 static bool is_number(const char *text)
@@ -259,11 +274,17 @@ static bool options_read(int argc, char **argv, struct options *options)
         size_t at = 0, n = sizeof flags / sizeof flags[0];
         while (at < n && strcmp(flags[at].flag, argv[i]) != 0)
             at++;
-        if (at == n || i + 1 == argc)
-            return false;
+        if (at == n)
+            return wrong(argv[i], "is no flag of mine");
+        if (i + 1 == argc)
+            return wrong(argv[i], "needs a value");
         *flags[at].value = argv[i + 1];
     }
-    return is_number(options->samples) && is_number(options->timeout_ms);
+    if (strchr(options->server, ':') == NULL)
+        return wrong(options->server, "is no address: expected ADDR:PORT");
+    if (!is_number(options->samples) || !is_number(options->timeout_ms))
+        return wrong("--samples, --timeout-ms:", "expected a number");
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -274,8 +295,12 @@ int main(int argc, char **argv)
     struct options options = {.server = server != NULL ? server : "127.0.0.1:50051", .master = "M1",
                               .event = event_id, .symbol = "EURUSD", .volume = "0.10", .samples = "5",
                               .timeout_ms = "10000"};
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        usage(stdout);
+        return EXIT_DONE;
+    }
     if (!options_read(argc, argv, &options))
-        return usage();
+        return EXIT_USAGE;
 
     struct tw_wire_client *client;
     struct tw_error error = {0};
@@ -284,10 +309,10 @@ int main(int argc, char **argv)
         return EXIT_USAGE;
     }
     struct tw_wire_stream *stream = watch_open(client, &options);
-    bool is_new;
-    int code = send_event(client, &options, &is_new);
-    if (stream != NULL && is_new)
-        watch(stream, &options);
+    uint32_t n_copies;
+    int code = send_event(client, &options, &n_copies);
+    if (stream != NULL && n_copies > 0)
+        watch(stream, &options, n_copies);
     tw_wire_stream_close(stream);
     tw_wire_client_close(client);
     return code;

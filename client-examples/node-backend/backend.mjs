@@ -29,13 +29,32 @@ const TIMEOUT_MS_MAX = 60_000;
 /** Of a trade's time, kept for asking how things stand. */
 const RESERVE_MS_MAX = 300;
 const BODY_BYTES_MAX = 64 * 1024;
+/** Tradewake answers at once or is not there. */
+const READY_MS = 3000;
 const ACTIONS = ['open', 'modify', 'close', 'place', 'modify_order', 'cancel', 'trigger'];
 
-const { values: options } = parseArgs({ options: {
-  server: { type: 'string', default: process.env.TRADEWAKE_SERVER ?? '127.0.0.1:50051' },
-  listen: { type: 'string', default: process.env.LISTEN ?? '127.0.0.1:8080' },
-} });
-const tradewake = connect(options.server ?? '');
+/** @param {string} message @returns {never} */
+function usage(message) {
+  console.error(`backend: ${message}\nnode backend.mjs [--server ADDR:PORT] [--listen ADDR:PORT]`);
+  process.exit(2);
+}
+
+function optionsRead() {
+  try {
+    return parseArgs({ options: {
+      server: { type: 'string', default: process.env.TRADEWAKE_SERVER ?? '127.0.0.1:50051' },
+      listen: { type: 'string', default: process.env.LISTEN ?? '127.0.0.1:8080' },
+    } }).values;
+  } catch (error) {
+    return usage(/** @type {Error} */ (error).message);
+  }
+}
+
+const { server: address = '', listen = '' } = optionsRead();
+// gRPC would take port 443 where none is named.
+if (!/^unix:|:\d+$/.test(address)) usage(`--server is "${address}", expected ADDR:PORT`);
+const [, host, port] = /^(.*):(\d+)$/.exec(listen) ?? usage(`--listen is "${listen}", expected ADDR:PORT`);
+const tradewake = connect(address);
 
 /** One line, one event. @param {string} event @param {Record<string, unknown>} facts */
 function log(event, facts) {
@@ -105,8 +124,8 @@ function tradeReply({ event_id, received_at, ...submitted }) {
  */
 async function submit(event, deadline) {
   const reserve_ms = Math.min(RESERVE_MS_MAX, (deadline - Date.now()) / 4);
-  const onRetry = (/** @type {{code: number}} */ { code }, /** @type {number} */ attempt) =>
-    log('trade.retry', { event_id: event.event_id, attempt, code });
+  const onRetry = (/** @type {{details: string}} */ { details }, /** @type {number} */ attempt) =>
+    log('trade.retry', { event_id: event.event_id, attempt, why: details });
   try {
     return await call(tradewake.events, 'SubmitEvent', { event, wait_for: 'WAIT_FOR_DONE', view: 'COPY_VIEW_ALL' },
       { deadline: deadline - reserve_ms, onRetry });
@@ -275,16 +294,15 @@ function stop() {
 process.on('SIGTERM', stop);
 process.on('SIGINT', stop);
 
-const [, host, port] = /^(.*):(\d+)$/.exec(options.listen ?? '') ?? [];
-if (port === undefined) {
-  console.error(`backend: --listen is "${options.listen}", expected ADDR:PORT`);
-  process.exit(2);
-}
 server.on('error', (error) => {
-  console.error(`backend: ${options.listen}: ${error.message}`);
+  console.error(`backend: ${listen}: ${error.message}`);
   process.exit(1);
 });
 server.listen(Number(port), host, () => {
-  const address = /** @type {import('node:net').AddressInfo} */ (server.address());
-  log('backend.listening', { http: `${address.address}:${address.port}`, tradewake: options.server });
+  const here = /** @type {import('node:net').AddressInfo} */ (server.address());
+  log('backend.listening', { http: `${here.address}:${here.port}`, tradewake: address });
+  // Only said: it may come later, and is found when it does.
+  tradewake.events.waitForReady(Date.now() + READY_MS, (error) => {
+    if (error && server.listening) log('tradewake.silent', { address, do: 'start it, or name it with --server' });
+  });
 });

@@ -64,11 +64,12 @@ export function problemOf(error) {
   const { ErrorInfo, BadRequest, RetryInfo } = detailsOf(service);
   const field = BadRequest?.field_violations[0]?.field;
   const delay = RetryInfo?.retry_delay;
+  const prefix = [ErrorInfo?.reason, field].filter(Boolean).join(' ') + ': '; // said in fields of their own
   return {
     code: grpc.status[service.code] ?? `CODE_${service.code}`,
     ...(ErrorInfo && { reason: ErrorInfo.reason }),
     ...ours(field),
-    message: service.details,
+    message: service.details.startsWith(prefix) ? service.details.slice(prefix.length) : service.details,
     ...(delay && { retry_after_ms: delay.seconds * 1e3 + delay.nanos / 1e6 }),
     ...(ErrorInfo && Object.keys(ErrorInfo.metadata).length > 0 && { facts: ErrorInfo.metadata }),
   };

@@ -74,11 +74,21 @@ export async function call(client, method, request, { deadline, repeatable = tru
     } catch (caught) {
       const error = /** @type {grpc.ServiceError} */ (caught);
       const wait_ms = problemOf(error).retry_after_ms ?? backoff(attempt);
-      if (error.code !== grpc.status.UNAVAILABLE || !repeatable || Date.now() + wait_ms >= deadline) throw error;
+      if (error.code !== grpc.status.UNAVAILABLE || !repeatable || Date.now() + wait_ms >= deadline)
+        throw explained(client.getChannel(), error);
       onRetry?.(error, attempt);
       await sleep(wait_ms);
     }
   }
+}
+
+/** A deadline that passed without a connection says so: gRPC's own words are "Waiting for LB pick".
+ *  @param {ReturnType<grpc.Client['getChannel']>} channel @param {grpc.ServiceError} error */
+function explained(channel, error) {
+  const is_connected = channel.getConnectivityState(false) === grpc.connectivityState.READY;
+  if (error.code === grpc.status.DEADLINE_EXCEEDED && !is_connected)
+    error.details = `nobody answers at ${channel.getTarget().replace(/^dns:/, '')}: ${error.details}`;
+  return error;
 }
 
 /** Longer each time, and never the same for all who wait. @param {number} attempt */

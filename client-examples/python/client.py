@@ -13,7 +13,12 @@ import os
 import sys
 import time
 
-import grpc
+try:
+    import grpc
+except ImportError:
+    print("%s has no grpc: apt-get install python3-grpcio python3-grpc-tools, and run it by /usr/bin/python3"
+          % sys.executable, file=sys.stderr)
+    sys.exit(2)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROTO = os.environ.get("TRADEWAKE_PROTO", os.path.join(HERE, "../../proto"))
@@ -132,6 +137,13 @@ def call(method, request, deadline_s):
         backoff.wait(refused, "the same request goes out again")
 
 
+def address(text):
+    """gRPC would take port 443 where none is named."""
+    if ":" not in text:
+        raise argparse.ArgumentTypeError("%r is no address: expected ADDR:PORT" % text)
+    return text
+
+
 def left_s(until):
     """Seconds until a moment of time.monotonic(); None = no end."""
     return None if until is None else max(0.0, until - time.monotonic())
@@ -139,7 +151,7 @@ def left_s(until):
 
 def arguments(description):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", default=os.environ.get("TRADEWAKE_SERVER", "127.0.0.1:50051"))
+    parser.add_argument("--server", type=address, default=os.environ.get("TRADEWAKE_SERVER", "127.0.0.1:50051"))
     parser.add_argument("--master", default="M1")
     return parser
 
@@ -166,6 +178,9 @@ def run(main):
         sys.exit(main())
     except Refused as refused:
         print(refused, file=sys.stderr)
+        if refused.is_away:
+            print("start a server with `build/release/tradewake dev`, or name it with --server or TRADEWAKE_SERVER",
+                  file=sys.stderr)
         sys.exit(refused.exit_code())
     except KeyboardInterrupt:
         sys.exit(130)

@@ -33,9 +33,10 @@ def print_copies(answer):
         answer.event_id, " (known before, nothing was sent again)" if answer.duplicate else "",
         answer.accepted, answer.skipped, answer.pending))
     for copy in answer.copies:
-        print("  %-12s %-10s %-20s %s %s of %s at %s, own time %d us" % (
-            copy.follower_id, client.state(copy), client.reason(copy), copy.symbol, copy.filled_volume,
-            copy.volume, copy.average_price or "-", copy.own_time_ns // 1000))
+        sent = " %s of %s at %s, own time %d us" % (copy.filled_volume or "0", copy.volume, copy.average_price or "-",
+                                                    copy.own_time_ns // 1000)
+        print("  %-12s %-10s %-20s %s%s" % (copy.follower_id, client.state(copy), client.reason(copy), copy.symbol,
+                                            sent if copy.own_time_ns else ""))  # 0: no order went out
 
 
 def main():

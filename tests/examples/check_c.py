@@ -24,9 +24,19 @@ def check(checks, options):
         ended = client(address, "--master", "NOBODY")
         checks.true("c: a master nobody follows", ended.code == 1 and "MASTER_NOT_FOUND" in ended.err, ended)
         checks.equal("c: usage: exit code 2", client(address, "--samples", "x").code, 2)
+        ended = client(address, "--evnet", "x")
+        checks.true("c:   and the wrong flag is named", ended.code == 2 and "--evnet is no flag" in ended.err, ended)
+        ended = client("localhost")
+        checks.true("c:   a server without a port too", ended.code == 2 and "expected ADDR:PORT" in ended.err, ended)
+        ended = run([options.c_client, "--help"])
+        checks.true("c: --help: exit code 0", ended.code == 0 and "--samples" in ended.out and not ended.err, ended)
+        ended = client(address, "--symbol", "NONE")
+        checks.true("c: skipped everywhere: no order, no own time, no wait for samples", ended.code == 0 and
+                    ended.out.count("REASON_SYMBOL_NOT_FOUND") == 3 and "own time" not in ended.out and
+                    "samples" not in ended.out, ended)
         nobody = client(free_address(), "--timeout-ms", "800")
-        checks.true("c: nobody there: exit code 3, and it was tried again", nobody.code == 3 and
-                    "goes out again" in nobody.err, nobody)
+        checks.true("c: nobody there: exit code 3, it was tried again, said once, and what to start", nobody.code == 3 and
+                    nobody.err.count("goes out again") == 1 and "tradewake dev" in nobody.err, nobody)
 
         with Stopped(fleet.server):
             ended = client(address, "--event", "c-silent", "--timeout-ms", "700")

@@ -32,6 +32,14 @@ def types(checks):
     checks.true("node: the compiler says so by its exit code", ended.code not in (0, None), ended.code)
 
 
+def command_line(checks):
+    for words, expected in ((["--sever", "x"], "'--sever'"), (["--server", "localhost"], "expected ADDR:PORT"),
+                            (["--listen", "8080"], "expected ADDR:PORT")):
+        ended = run(["node", "backend.mjs", *words], NODE)
+        checks.true("node: %s: one line and the usage, exit code 2" % " ".join(words), ended.code == 2 and
+                    expected in ended.err and len(ended.err.splitlines()) == 2, ended)
+
+
 def trades(checks, fleet, backend):
     everyone = len(fleet.ids)
     answer = backend.open("1")
@@ -63,6 +71,8 @@ def refusals(checks, fleet, backend):
     refused(checks, "node: a magic that JSON cannot carry exactly", trade(magic=2 ** 60), 400, "INVALID_FIELD", "open.magic")
     refused(checks, "node: Tradewake's own refusal keeps its field", trade(volume="0,10"), 400, "INVALID_FIELD",
             "open.volume")
+    checks.true("node:   and says its reason and field once", trade(volume="0,10").body["error"]["message"].startswith(
+        '"0,10" is not a decimal'), trade(volume="0,10").body)
     refused(checks, "node: two actions at once", backend.trade("refused", {
         "open": dict(OPEN, position_id="r"), "close": {"position_id": "r"}}), 400, "INVALID_FIELD", "action")
     refused(checks, "node: no action", backend.trade("refused", {}), 400, "INVALID_FIELD", "action")
@@ -261,6 +271,9 @@ def killed_in_mid_stream(checks, program):
         checks.true("node: nobody there: 503 or 504 with the event_id, and what to do",
                     away.status in (503, 504) and away.body["event_id"] == "open-away" and "this event_id" in away.body["next"],
                     away)
+        said = away.body["error"]["message"]
+        checks.true("node:   and that it is not there, whichever it was",
+                    server.address in said and ("nobody answers" in said or "ECONNREFUSED" in said), said)
         checks.equal("node:   a 503 has a Retry-After", away.headers.get("retry-after"), {503: "1", 504: None}[away.status])
         checks.true("node:   it was tried more than once, with that id",
                     len(re.findall(r"trade.retry event_id=open-away", backend.err.text())) >= 2, backend.err.text()[-300:])
@@ -325,6 +338,7 @@ def check(checks, options):
     if not installed(checks):
         return
     types(checks)
+    command_line(checks)
     with LastingFleet(options.program, followers=3, paper={"call_timeout": "2s"}) as fleet:
         with Backend(fleet.server.address) as backend:
             for part in (trades, refusals, lists, switches, slow_and_unknown, resumed):

@@ -29,6 +29,11 @@ def submit(checks, fleet):
     checks.true("python: a refusal with its field: exit code 1", ended.code == 1 and
                 "INVALID_FIELD event.open.volume: " in ended.err, ended)
     checks.equal("python: usage: exit code 2", program("submit.py", address, "opn").code, 2)
+    ended = program("submit.py", "localhost", "open", "--position", "2")
+    checks.true("python:   a server without a port too", ended.code == 2 and "expected ADDR:PORT" in ended.err, ended)
+    ended = program("submit.py", address, "close", "--position", "none")
+    checks.true("python: skipped everywhere: no order, no own time", ended.code == 0 and
+                ended.out.count("NO_COPY_TO_ACT_ON") == 3 and "own time" not in ended.out, ended)
     nobody = program("submit.py", free_address(), "open", "--position", "2", "--timeout", "1.5")
     checks.true("python: nobody there: tried again, then exit code 3 (or 4 in the middle of a try), and what to do",
                 nobody.code in (3, 4) and "--event" in nobody.err, nobody)
