@@ -18,6 +18,7 @@ static struct tw_call_state state_of(enum tw_order_op op)
         .call_deadline_mono_ns = NOW,
         .settle_ns = MS(1000),
         .not_found_is_final = true,
+        .spread = UINT32_C(1) << 31, /* the middle */
     };
 }
 
@@ -169,6 +170,38 @@ Test(core_verdict, calls_are_made_again_later_and_later)
         struct tw_verdict verdict = tw_verdict_on_answer(&state, &busy, NOW);
         cr_expect_eq(verdict.at_mono_ns - NOW, MS(rows[i].wait_ms), "%u: %ld ms", rows[i].calls,
                      (verdict.at_mono_ns - NOW) / TW_NS_PER_MS);
+    }
+}
+
+Test(core_verdict, a_price_that_moves_on_and_on_is_followed_ever_slower)
+{
+    static const int64_t waits_ms[] = {10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5000, 5000};
+    const struct tw_ack moved = {.outcome = TW_OUTCOME_RETRY_NOW, .reason = REASON(REQUOTE)};
+    for (uint32_t i = 0; i < COUNT(waits_ms); i++) {
+        struct tw_call_state state = state_of(TW_OP_CLOSE);
+        state.calls = i + 1;
+        cr_expect_eq(tw_verdict_on_answer(&state, &moved, NOW).at_mono_ns - NOW, MS(waits_ms[i]), "call %u", i + 1);
+    }
+}
+
+/* Of every wait a quarter is spread; of what a broker asks for, nothing. */
+Test(core_verdict, copies_that_failed_together_do_not_come_back_together)
+{
+    static const uint32_t spreads[] = {0, UINT32_C(1) << 31, UINT32_MAX};
+    static const int64_t calls_ms[] = {700, 800, 900};
+    const struct tw_ack busy = {.outcome = TW_OUTCOME_RETRY_LATER, .reason = REASON(BUSY)},
+                        no = {.outcome = TW_OUTCOME_REJECTED, .reason = REASON(NO_MONEY)},
+                        told = {.outcome = TW_OUTCOME_RETRY_LATER, .retry_after_ns = MS(1000)};
+    for (size_t i = 0; i < COUNT(spreads); i++) {
+        struct tw_call_state state = state_of(TW_OP_CLOSE);
+        state.calls = 4;
+        state.spread = spreads[i];
+        const int64_t waits_ns[] = {tw_verdict_on_answer(&state, &busy, NOW).at_mono_ns - NOW,
+                                    tw_verdict_on_answer(&state, &no, NOW).at_mono_ns - NOW};
+        for (size_t k = 0; k < COUNT(waits_ns); k++)
+            cr_expect(waits_ns[k] >= MS(calls_ms[i]) - 1 && waits_ns[k] <= MS(calls_ms[i]), "%zu, %zu: %ld", i, k,
+                      (long)waits_ns[k]);
+        cr_expect_eq(tw_verdict_on_answer(&state, &told, NOW).at_mono_ns, NOW + MS(1000));
     }
 }
 

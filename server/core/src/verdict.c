@@ -3,24 +3,68 @@
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 
+#include <assert.h>
+
 #define STATE(name) TRADEWAKE__V1__COPY_STATE__COPY_STATE_##name
 #define REASON(name) TRADEWAKE__V1__REASON__REASON_##name
 
-#define CALL_BACKOFF_MIN_NS (100 * TW_NS_PER_MS)
-#define CALL_BACKOFF_MAX_NS (5 * TW_NS_PER_S)
 #define LOOKUP_BACKOFF_MIN_NS (250 * TW_NS_PER_MS)
-#define LOOKUP_BACKOFF_MAX_NS (5 * TW_NS_PER_S)
-#define LOOKUP_AGAIN_NS (50 * TW_NS_PER_MS)
-#define PRICE_MOVED_NS (10 * TW_NS_PER_MS) /* a fresh price is there at once; a breath for the venue */
+#define BACKOFF_MAX_NS        (5 * TW_NS_PER_S)
+#define LOOKUP_AGAIN_NS       (50 * TW_NS_PER_MS)
 
 enum { ABSENCES_FOR_PROOF = 2 };
 
-static int64_t back_off(int64_t min_ns, int64_t max_ns, uint32_t times)
+/* ---- The table: a no that may become a yes, and what is waited for until then ---- */
+
+enum who {
+    WHOEVER, /* opens and changes too, a few times; an open inside its window */
+    REDUCING /* final for an open or a change: what takes risk away goes on */
+};
+
+/* The first row that fits counts. No row: the outcome is not a no. */
+static const struct retry {
+    enum tw_outcome outcome;
+    tw_reason reason;  /* UNSPECIFIED: any */
+    bool is_unsent;    /* only when it never left the adapter */
+    enum who who;
+    enum tw_next next;
+    int64_t first_ns;  /* CALL: waits so long after the first call, twice as long after each further one, to 5 s */
+    tw_reason otherwise; /* where the answer names none */
+} retries[] = {
+    /* A fresh price is there at once; a breath for the venue. */
+    {TW_OUTCOME_RETRY_NOW, REASON(UNSPECIFIED), false, WHOEVER, TW_NEXT_CALL, 10 * TW_NS_PER_MS, REASON(BUSY)},
+    {TW_OUTCOME_RETRY_LATER, REASON(NO_CONNECTION), true, WHOEVER, TW_NEXT_CONNECT, 0, REASON(NO_CONNECTION)},
+    {TW_OUTCOME_RETRY_LATER, REASON(UNSPECIFIED), false, WHOEVER, TW_NEXT_CALL, 100 * TW_NS_PER_MS, REASON(BUSY)},
+    {TW_OUTCOME_REJECTED, REASON(MARKET_CLOSED), false, REDUCING, TW_NEXT_MARKET, 0, REASON(MARKET_CLOSED)},
+    {TW_OUTCOME_REJECTED, REASON(UNSPECIFIED), false, REDUCING, TW_NEXT_CALL, 100 * TW_NS_PER_MS, REASON(BROKER_OTHER)},
+    {TW_OUTCOME_UNSUPPORTED, REASON(MARKET_CLOSED), false, REDUCING, TW_NEXT_MARKET, 0, REASON(MARKET_CLOSED)},
+    {TW_OUTCOME_UNSUPPORTED, REASON(UNSPECIFIED), false, REDUCING, TW_NEXT_CALL, 100 * TW_NS_PER_MS, REASON(BROKER_OTHER)},
+};
+
+static const struct retry *retry_of(const struct tw_ack *ack)
+{
+    for (size_t i = 0; i < sizeof retries / sizeof retries[0]; i++)
+        if (retries[i].outcome == ack->outcome && (!retries[i].is_unsent || ack->not_sent) &&
+            (retries[i].reason == REASON(UNSPECIFIED) || retries[i].reason == ack->reason))
+            return &retries[i];
+    return NULL;
+}
+
+/* min_ns after the first time, then doubling. */
+static int64_t back_off(int64_t min_ns, uint32_t times)
 {
     int64_t wait_ns = min_ns;
-    for (uint32_t i = 1; i < times && wait_ns < max_ns; i++)
+    for (uint32_t i = 1; i < times && wait_ns < BACKOFF_MAX_NS; i++)
         wait_ns *= 2;
-    return wait_ns < max_ns ? wait_ns : max_ns;
+    return wait_ns < BACKOFF_MAX_NS ? wait_ns : BACKOFF_MAX_NS;
+}
+
+/* An eighth less to an eighth more, each copy its own share of that: what failed together does not come back
+ * together. */
+static int64_t apart(const struct tw_call_state *state, int64_t wait_ns)
+{
+    int64_t quarter_ns = wait_ns / 4;
+    return wait_ns - quarter_ns / 2 + (int64_t)((uint64_t)quarter_ns * state->spread >> 32);
 }
 
 static struct tw_verdict final(Tradewake__V1__CopyState state, tw_reason reason)
@@ -44,6 +88,7 @@ static bool opens(const struct tw_call_state *state)
     return state->op == TW_OP_OPEN || state->op == TW_OP_PLACE;
 }
 
+/* The same bound for what is not a reduction, whatever it waits for. */
 static bool may_call_again(const struct tw_call_state *state, int64_t wait_ns)
 {
     if (state->reduces_risk)
@@ -53,34 +98,31 @@ static bool may_call_again(const struct tw_call_state *state, int64_t wait_ns)
     return state->calls < TW_CALLS_PER_OPEN_MAX;
 }
 
-/* Certainly not executed; the broker, or the way to it, may think differently later. */
-static struct tw_verdict again(const struct tw_call_state *state, const struct tw_ack *ack,
-                               int64_t wait_ns, int64_t now_mono_ns)
-{
-    tw_reason reason = reason_or(ack, REASON(BUSY));
-    if (ack->retry_after_ns > wait_ns)
-        wait_ns = ack->retry_after_ns;
-    if (reason == REASON(NO_CONNECTION) && ack->not_sent)
-        return (struct tw_verdict){.next = TW_NEXT_CONNECT, .state = STATE(QUEUED), .reason = reason,
-                                   .same_id_again = true};
-    if (!may_call_again(state, wait_ns))
-        return final(STATE(REJECTED), reason);
-    return call_at(now_mono_ns + wait_ns, reason, ack->not_sent);
-}
-
 /* The broker's last word on this order. A close goes on all the same: its position is still there. A tighter stop is
  * tried again a few times: the price moves. */
-static struct tw_verdict refused(const struct tw_call_state *state, const struct tw_ack *ack,
-                                 int64_t now_mono_ns)
+static bool is_final(const struct tw_call_state *state, const struct retry *retry)
 {
-    tw_reason reason = reason_or(ack, REASON(BROKER_OTHER));
-    bool is_change = state->op == TW_OP_MODIFY;
-    if (!state->reduces_risk || (is_change && state->calls >= TW_CALLS_PER_OPEN_MAX))
+    return retry->who == REDUCING &&
+           (!state->reduces_risk || (state->op == TW_OP_MODIFY && state->calls >= TW_CALLS_PER_OPEN_MAX));
+}
+
+/* Certainly not executed. */
+static struct tw_verdict refused(const struct tw_call_state *state, const struct tw_ack *ack, int64_t now_mono_ns)
+{
+    const struct retry *retry = retry_of(ack);
+    assert(retry != NULL);
+    tw_reason reason = reason_or(ack, retry->otherwise);
+    if (is_final(state, retry))
         return final(STATE(REJECTED), reason);
-    if (reason == REASON(MARKET_CLOSED))
-        return (struct tw_verdict){.next = TW_NEXT_MARKET, .state = STATE(QUEUED), .reason = reason};
-    return call_at(now_mono_ns + back_off(CALL_BACKOFF_MIN_NS, CALL_BACKOFF_MAX_NS, state->calls),
-                   reason, false);
+    if (retry->next != TW_NEXT_CALL)
+        return (struct tw_verdict){.next = retry->next, .state = STATE(QUEUED), .reason = reason,
+                                   .same_id_again = ack->not_sent};
+    int64_t wait_ns = apart(state, back_off(retry->first_ns, state->calls));
+    if (ack->retry_after_ns > wait_ns)
+        wait_ns = ack->retry_after_ns;
+    if (!may_call_again(state, wait_ns))
+        return final(STATE(REJECTED), reason);
+    return call_at(now_mono_ns + wait_ns, reason, ack->not_sent && retry->who == WHOEVER);
 }
 
 static struct tw_verdict ask(const struct tw_call_state *state, const struct tw_ack *ack,
@@ -88,8 +130,7 @@ static struct tw_verdict ask(const struct tw_call_state *state, const struct tw_
 {
     return (struct tw_verdict){
         .next = TW_NEXT_LOOKUP,
-        .at_mono_ns = now_mono_ns + back_off(LOOKUP_BACKOFF_MIN_NS, LOOKUP_BACKOFF_MAX_NS,
-                                             state->lookups + 1),
+        .at_mono_ns = now_mono_ns + back_off(LOOKUP_BACKOFF_MIN_NS, state->lookups + 1),
         .state = STATE(UNKNOWN),
         .reason = reason_or(ack, REASON(TIMEOUT)),
     };
@@ -100,7 +141,7 @@ static struct tw_verdict ask(const struct tw_call_state *state, const struct tw_
 static struct tw_verdict ask_for_proof(const struct tw_call_state *state, const struct tw_ack *ack, int64_t now_mono_ns)
 {
     struct tw_verdict verdict = ask(state, ack, now_mono_ns);
-    bool is_long_ago = now_mono_ns - state->call_deadline_mono_ns - state->settle_ns > LOOKUP_BACKOFF_MAX_NS;
+    bool is_long_ago = now_mono_ns - state->call_deadline_mono_ns - state->settle_ns > BACKOFF_MAX_NS;
     if (is_long_ago)
         verdict.at_mono_ns = now_mono_ns + LOOKUP_AGAIN_NS;
     return verdict;
@@ -143,10 +184,7 @@ struct tw_verdict tw_verdict_on_answer(const struct tw_call_state *state, const 
     case TW_OUTCOME_PARTIAL:
         return partly(state, ack, now_mono_ns);
     case TW_OUTCOME_RETRY_NOW:
-        return again(state, ack, PRICE_MOVED_NS, now_mono_ns);
     case TW_OUTCOME_RETRY_LATER:
-        return again(state, ack, back_off(CALL_BACKOFF_MIN_NS, CALL_BACKOFF_MAX_NS, state->calls),
-                     now_mono_ns);
     case TW_OUTCOME_REJECTED:
     case TW_OUTCOME_UNSUPPORTED:
         return refused(state, ack, now_mono_ns);

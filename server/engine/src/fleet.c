@@ -523,6 +523,8 @@ static tw_reason blocked_by(const struct tw_slot *slot)
         return REASON(RISK_LIMIT);
     if (slot->gate.tripped != TW_BREACH_NONE)
         return REASON(GATE_TRIPPED);
+    if (slot->caps.blocking && breaker_skips_opens(slot))
+        return REASON(BREAKER_OPEN);
     return slot->is_connected ? REASON(UNSPECIFIED) : REASON(NO_CONNECTION);
 }
 

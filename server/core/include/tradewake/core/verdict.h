@@ -2,7 +2,8 @@
  * is called again.
  *
  * Opens are called at most TW_CALLS_PER_OPEN_MAX times and only inside their window; closes until the
- * position is flat, with a back-off that doubles to 5 s; a tighter stop that is refused as often as an open. What may have executed is looked up, and
+ * position is flat; a tighter stop that is refused as often as an open. Waits double to 5 s, an
+ * eighth shorter or longer, each copy's by its own share. One table says which no is waited out, and how. What may have executed is looked up, and
  * called again only on proof that it did not. Pure: state, answer and now_ns in; one verdict out. */
 #ifndef TW_CORE_VERDICT_H
 #define TW_CORE_VERDICT_H
@@ -42,6 +43,7 @@ struct tw_call_state {
     int64_t call_deadline_mono_ns; /* of the last order call */
     int64_t settle_ns;         /* after that deadline, NOT_FOUND proves nothing for so long */
     bool not_found_is_final;   /* the adapter's word */
+    uint32_t spread;           /* of the copy and its call: where in its quarter a wait ends, over 2^32 */
 };
 
 /* After an order call. */
