@@ -164,6 +164,8 @@ part_fuzz() {
 
 part_faults() {
     build faults && suite faults 1200 tests/faults/run
+    [ "${built[faults]:-1}" -ne 0 ] || suite 'cases (faults: jobs are parked slowly)' 300 env TW_FAULT_PARK_MS=50 \
+        tests/cases/run --no-times --program build/faults/tradewake --filter 'refused again and again' tests/cases/reports
     grep -h '^     ' "$logs/faults.log"
     build release && suite schedules 900 tests/schedules/run
     grep -h '^     ' "$logs/schedules.log"

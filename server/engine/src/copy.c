@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* A call on its way. On the worker's stack for a blocking session, from the heap for the others. */
 struct flight {
@@ -1015,10 +1016,8 @@ void copy_written(struct tw_copy *copy, uint8_t order_leg, uint32_t id_attempt)
     copy->written_leg = order_leg;
     copy->written_attempt = id_attempt;
     bool may_go = copy->waits_for_journal && is_id_written(copy);
-    if (may_go) {
-        copy->waits_for_journal = false;
+    if (may_go) /* the mark stays: a job that is on its way to being parked is not woken here, and looks once more there */
         unpark_list_remove(copy);
-    }
     pthread_mutex_unlock(&slot->mutex);
     if (may_go)
         (void)tw_job_unpark(&copy->job);
@@ -1040,6 +1039,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
 
     pthread_mutex_lock(&slot->mutex);
     refused_set(copy, false);
+    copy->waits_for_journal = false;
     note_start(copy, now_mono_ns);
     order_fill(copy, order);
     if (flight->phase == PHASE_CALL && copy->leg != NULL)
@@ -1232,11 +1232,22 @@ static void tell_keep(struct tw_copy *copy, const struct tw_ack *ack)
     copy->told = told;
 }
 
+/* A market order left while the price was near enough, and was filled when it was not any more. */
+static void slippage_remark(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    tw_decimal allowed = copy->subscription->rules.max_price_deviation, wanted = copy->price, got = ack->average_price;
+    if (copy->op != TW_OP_OPEN || allowed == TW_DECIMAL_UNSET || wanted <= 0 || got <= 0 ||
+        (got > wanted ? got - wanted : wanted - got) <= allowed || copy->n_remarks == TW_REMARKS_MAX)
+        return;
+    copy->remarks[copy->n_remarks++] = REASON(SLIPPAGE_BREACH);
+}
+
 static void apply_open(struct tw_copy *copy, const struct tw_ack *ack)
 {
     struct tw_leg *leg = copy->leg;
     if (copy->op == TW_OP_PLACE && leg->filled > 0) /* the broker told of it before it answered */
         return;
+    slippage_remark(copy, ack);
     if (copy->op == TW_OP_PLACE)
         leg_unsettle(leg);
     if (leg->is_closed)
@@ -1484,6 +1495,13 @@ static void apply(struct tw_copy *copy, const struct flight *flight)
     }
 }
 
+/* A number for each copy and each of its calls: the same on every run. */
+static uint32_t spread_of(const struct tw_copy *copy)
+{
+    uint64_t mixed = (copy->leg->number * 512 + copy->calls + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)((mixed ^ mixed >> 29) * UINT64_C(0xbf58476d1ce4e5b9) >> 32);
+}
+
 static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns)
 {
     const struct tw_slot *slot = slot_of(copy);
@@ -1502,6 +1520,7 @@ static struct tw_verdict judge(struct tw_copy *copy, const struct flight *flight
         .call_deadline_mono_ns = copy->lost_calls > 0 ? now_mono_ns : copy->call_deadline_mono_ns,
         .settle_ns = (int64_t)slot->caps.settle_ms * TW_NS_PER_MS,
         .not_found_is_final = slot->caps.not_found_is_final,
+        .spread = spread_of(copy),
     };
     if (flight->phase == PHASE_CALL)
         return tw_verdict_on_answer(&state, ack, now_mono_ns);
@@ -1882,6 +1901,14 @@ static void on_done(struct tw_adapter_call *call)
 
 /* ---- The job ---- */
 
+/* Test builds can take their time before a job is parked: what comes in between must not be lost. */
+static void parking_slowly(void)
+{
+    const struct timespec time = {.tv_nsec = tw_fault_number("PARK_MS", 0) * TW_NS_PER_MS};
+    if (time.tv_nsec > 0)
+        nanosleep(&time, NULL);
+}
+
 static void end_on_ground(struct tw_copy *copy, enum gate gate)
 {
     struct tw_record *record = copy->record;
@@ -1890,6 +1917,7 @@ static void end_on_ground(struct tw_copy *copy, enum gate gate)
     if (gate == GATE_END) {
         tw_job_finish(&copy->job, TW_JOB_DONE);
     } else {
+        parking_slowly();
         tw_job_finish(&copy->job, TW_JOB_PARK);
         wait_in_slot(copy);
     }
