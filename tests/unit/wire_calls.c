@@ -449,7 +449,7 @@ Test(wire_calls, a_port_in_use_is_named, .timeout = 20)
     pair_start(&pair, NULL);
     struct tw_wire_server *second = NULL;
     struct tw_error error = {0};
-    char expected[128];
+    char expected[256];
     snprintf(expected, sizeof expected,
              "%s is taken or may not be bound: Address already in use; give another address with --listen",
              pair.address);
