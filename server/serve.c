@@ -34,6 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -148,6 +149,13 @@ static void signals_block(sigset_t *ret_set)
     signal(SIGPIPE, SIG_IGN);
 }
 
+/* Keys and tokens are in memory while they are used: of that no file is made, and only root looks at it. */
+static void memory_hide(const struct tw_settings *settings)
+{
+    if (!settings->core_dumps && prctl(PR_SET_DUMPABLE, 0) != 0)
+        tw_log(TW_LOG_WARN, "limits.core_dumps", "why=\"%s\" do=\"set LimitCORE=0\"", strerror(errno));
+}
+
 /* One EMFILE would end the listener for good: take every descriptor the system gives. */
 static void descriptors_raise(void)
 {
@@ -211,11 +219,20 @@ static tw_status executor_open(struct server *server, struct tw_error *error)
     return status != TW_OK ? status : tw_executor_start(&options, &server->executor, error);
 }
 
+static const char *secrets_dir(const struct tw_settings *settings)
+{
+    const char *systemd = getenv("CREDENTIALS_DIRECTORY");
+    if (settings->secrets_directory[0] != '\0')
+        return settings->secrets_directory;
+    return systemd != NULL && systemd[0] != '\0' ? systemd : "/run/secrets";
+}
+
 static tw_status adapters_open(struct server *server, struct tw_error *error)
 {
     const struct tw_adapter_options options = {
         .state_dir = server->paper_dir[0] != '\0' ? server->paper_dir : NULL,
         .reactor = server->reactor,
+        .secrets_dir = secrets_dir(server->settings),
     };
     tw_status status = tw_adapter_paper.open(&options, &server->paper, error);
     server->adapters[0] = (struct tw_engine_adapter){&tw_adapter_paper, server->paper};
@@ -579,6 +596,7 @@ int tw_serve(const struct tw_settings *settings, bool is_dev)
     signals_block(&signals);
     signal(SIGALRM, on_alarm);
     descriptors_raise();
+    memory_hide(settings);
 
     if (server_open(&server, &error) != TW_OK) {
         tw_log(TW_LOG_ERROR, "server.start_failed", "%s", error.text);

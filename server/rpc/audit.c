@@ -55,7 +55,8 @@ void tw_audit_change(struct tw_call *call, const struct tw_audited *audited)
     struct tw_audit audit = audit_of(call, audited);
     struct tw_audit_message *const messages[] = {&audit.request, &audit.before, &audit.after};
     const ProtobufCMessage *const from[] = {audited->request, audited->before, audited->after};
-    for (size_t i = 0; i < sizeof from / sizeof from[0]; i++)
+    /* What was refused is not written down: it may be a secret, and be refused because it is one. */
+    for (size_t i = 0; i < sizeof from / sizeof from[0] && audited->refusal == NULL; i++)
         *messages[i] = packed(from[i]);
     if (audited->refusal == NULL)
         tw_engine_audit_change(tw_services_engine(), &audit);

@@ -4,8 +4,10 @@
 #include "news.h"
 #include "text.h"
 
+#include <tradewake/adapters/secret.h>
 #include <tradewake/base/clock.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +232,7 @@ tw_status account_settle(struct account *account, struct settings *settings, str
     if (status != TW_OK)
         return status;
     account->prng = settings->seed ^ (account->book.line.calls << 32);
+    snprintf(account->password, sizeof account->password, "%s", settings->password);
     status = everything_settle(account, settings, error);
     account->is_settled = account->is_settled || status == TW_OK;
     if (status == TW_IO)
@@ -281,12 +284,49 @@ void account_disconnect(struct account *account, const char *why, bool is_cut)
     }
 }
 
+/* The broker takes any password, but wants one. False: why. */
+static bool account_log_in(const struct account *account, struct tw_error *why)
+{
+    struct tw_secret password = {0};
+    const char *directory = account->paper->secrets_dir;
+    if (account->password[0] == '\0')
+        return true;
+    tw_status status = directory == NULL ? tw_error_set(why, TW_NOT_FOUND, "there is no secrets.directory")
+                                         : tw_secret_read(directory, account->password, &password, why);
+    tw_secret_wipe(&password);
+    return status == TW_OK;
+}
+
+static void try_again(struct account *account)
+{
+    account->reconnect_mono_ns = tw_mono_ns() + RECONNECT_NS;
+    account_house_keep(account);
+}
+
+void account_begin(struct account *account)
+{
+    struct tw_error why = {{0}};
+    if (account->is_connected && account_log_in(account, &why)) {
+        news_connection(account, true, "");
+    } else if (account->is_connected) {
+        account->is_connected = false;
+        snprintf(account->log_in_failed, sizeof account->log_in_failed, "%.*s", (int)sizeof account->log_in_failed - 1, why.text);
+        news_connection(account, false, account->log_in_failed);
+        try_again(account);
+    }
+}
+
 void account_connect(struct account *account)
 {
+    struct tw_error why = {{0}};
     account->is_cut = false;
     account->reconnect_mono_ns = 0;
     if (account->is_connected)
         return;
+    if (!account_log_in(account, &why)) {
+        try_again(account);
+        return;
+    }
     account->is_connected = true;
     news_connection(account, true, "");
 }

@@ -38,6 +38,7 @@ struct account {
 
     /* From the settings of the session; guarded by lock. */
     bool is_netting, remainder_new_ticket;
+    char password[TW_ID_BYTES]; /* the name of the secret that a connection needs; "" = none */
     int64_t call_timeout_ns;
     uint64_t latency_hash, faults_hash, instruments_hash, quotes_hash;
 
@@ -50,6 +51,7 @@ struct account {
     struct book book;
 
     /* The line between us and the broker; guarded by lock. */
+    char log_in_failed[TW_BROKER_TEXT_BYTES]; /* why; told by its address */
     bool is_cut; /* by Configure: stays down until it says up */
     bool is_connected;
     uint32_t connection; /* rises whenever it is lost: an answer of another connection is lost */
@@ -77,6 +79,7 @@ struct account {
 struct paper {
     /* Set by open, read-only afterwards: any thread. */
     struct tw_reactor *reactor; /* may be NULL: then expiry and reconnect happen at the next call */
+    const char *secrets_dir;    /* NULL = there are none */
     struct ledger *ledger;      /* NULL = nothing is kept */
 
     struct account *accounts; /* by follower_id; guarded by accounts_lock */
@@ -126,6 +129,8 @@ TW_MUST_CHECK tw_status account_latency_set(struct account *account, const char 
 
 /* Loses the connection; it is made again by itself after a moment unless it was cut. */
 void account_disconnect(struct account *account, const char *why, bool is_cut);
+/* For a session that has just been attached: tells whether the account can be used. */
+void account_begin(struct account *account);
 void account_connect(struct account *account);
 
 /* Does what is due by now (expiries, a reconnect) and sets the timer for the rest. */

@@ -24,6 +24,7 @@ static tw_status paper_open(const struct tw_adapter_options *options, void **ret
     if (paper == NULL)
         return tw_error_set(error, TW_NO_MEMORY, "no memory for the paper broker");
     paper->reactor = options->reactor;
+    paper->secrets_dir = options->secrets_dir;
     pthread_mutex_init(&paper->accounts_lock, NULL);
     if (options->state_dir != NULL) {
         tw_status status = ledger_open(options->state_dir, paper, &paper->ledger, error);
@@ -160,8 +161,7 @@ static tw_status session_attach(struct session *session, struct settings *settin
     if (status == TW_OK) {
         account->session = session;
         account_house_keep(account);
-        if (account->is_connected)
-            news_connection(account, true, "");
+        account_begin(account);
     }
     news_tell_and_unlock(account);
     return status;

@@ -1,6 +1,7 @@
 #include "settings.h"
 #include "text.h"
 
+#include <tradewake/adapters/secret.h>
 #include <tradewake/base/clock.h>
 
 #include <stdio.h>
@@ -88,6 +89,16 @@ static tw_status read_instruments(struct settings *settings, const char *value,
     return instruments_parse(value, &settings->instruments, error);
 }
 
+/* What a real broker's login would need, so that the way of a secret can be tried out. */
+static tw_status read_password(struct settings *settings, const char *value, struct tw_error *error)
+{
+    const char *name = tw_secret_name(value);
+    if (name == NULL)
+        return tw_error_set(error, TW_INVALID, "password is not secret:NAME");
+    settings->password = name;
+    return TW_OK;
+}
+
 static tw_status read_quotes(struct settings *settings, const char *value, struct tw_error *error)
 {
     free(settings->quotes);
@@ -148,6 +159,7 @@ static const struct {
     {"latency", read_latency},
     {"leverage", read_leverage},
     {"nonblocking", read_nonblocking},
+    {"password", read_password},
     {"quotes", read_quotes},
     {"remainder", read_remainder},
     {"seed", read_seed},
@@ -187,6 +199,7 @@ tw_status settings_read(const struct tw_session_options *options, struct setting
         .call_timeout_ns = 2 * TW_NS_PER_S,
         .settle_ns = TW_NS_PER_S,
         .latency = {.model = LATENCY_CONSTANT, .base_ns = TW_NS_PER_MS},
+        .password = "",
         .faults_text = "",
         .latency_text = "constant:1ms",
     };

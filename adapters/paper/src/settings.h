@@ -17,6 +17,7 @@ struct settings {
     char currency[8];
     uint32_t leverage; /* 0 = margin is not checked */
     int64_t call_timeout_ns, settle_ns;
+    const char *password; /* the name of a secret, points into the options; "" = none is needed */
     struct latency latency;
     struct faults faults;
     struct instruments instruments;

@@ -3,6 +3,7 @@
  * Changes come one at a time (change_mutex); readers see the tables under fleet_lock. */
 #include "state.h"
 
+#include <tradewake/adapters/secret.h>
 #include <tradewake/core/check.h>
 #include <tradewake/core/mask.h>
 
@@ -274,6 +275,20 @@ static bool session_options_fill(const Tradewake__V1__Follower *m, struct tw_ada
     return true;
 }
 
+/* Of what callers may see, nothing is secret. */
+static bool has_no_secrets(const Tradewake__V1__Follower *m, struct tw_refusal *refusal)
+{
+    for (size_t i = 0; i < m->n_adapter_config; i++) {
+        const char *why = tw_secret_in_the_open(m->adapter_config[i]->key, m->adapter_config[i]->value);
+        char field[TW_REFUSAL_FIELD_BYTES];
+        if (why == NULL)
+            continue;
+        snprintf(field, sizeof field, "follower.adapter_config[\"%.64s\"]", m->adapter_config[i]->key);
+        return tw_refuse(refusal, REFUSAL(INVALID_FIELD), field, "%s", why);
+    }
+    return true;
+}
+
 static bool adapter_check(const struct tw_engine_adapter *adapter, const Tradewake__V1__Follower *m,
                           struct tw_refusal *refusal)
 {
@@ -281,6 +296,8 @@ static bool adapter_check(const struct tw_engine_adapter *adapter, const Tradewa
     struct tw_session_options options;
     struct tw_error error = {{0}};
     char key[65] = "";
+    if (!has_no_secrets(m, refusal))
+        return false;
     if (!session_options_fill(m, &settings, &options))
         return no_memory(refusal);
     tw_status status = adapter->ops->check(adapter->adapter, &options, key, &error);

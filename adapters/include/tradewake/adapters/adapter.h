@@ -83,7 +83,8 @@ struct tw_adapter_setting {
 
 struct tw_session_options {
     const char *follower_id;
-    const struct tw_adapter_setting *settings; /* adapter_config; unknown keys are refused */
+    const struct tw_adapter_setting *settings; /* adapter_config; unknown keys are refused. No value is a
+                                                * secret, some are "secret:NAME": secret.h */
     size_t n_settings;
     const char *credentials_ref;
     struct tw_session_host host;
@@ -92,6 +93,7 @@ struct tw_session_options {
 struct tw_adapter_options {
     const char *state_dir; /* the adapter's own folder, there already; NULL = keep nothing */
     struct tw_reactor *reactor;
+    const char *secrets_dir; /* where "secret:NAME" is a file, see secret.h; stays; NULL = nowhere */
 };
 
 #define TW_ADAPTER_ABI_MAJOR 1u

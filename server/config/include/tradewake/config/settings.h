@@ -75,6 +75,8 @@ struct tw_settings {
     int64_t audit_keep_ns;
     uint32_t gate_order_volume; /* lots; 0 = any, likewise below */
     uint32_t gate_order_notional, gate_orders_per_second, gate_orders_per_day;
+    char secrets_directory[TW_VALUE_TEXT_BYTES]; /* "" = where the system puts them */
+    bool core_dumps;
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;
