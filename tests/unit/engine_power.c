@@ -82,22 +82,20 @@ static struct tw_leg *leg(void)
 {
     struct tw_position *position = NULL;
     HASH_FIND_STR(house.engine->masters->positions, "p1", position);
+    if (position == NULL)
+        HASH_FIND_STR(house.engine->masters->orders, "p1", position);
     cr_assert_not_null(position);
     return position_leg(position, slot());
 }
 
-/* One follower, one position of 0.40. */
-static void life_before(const char *const *config)
+/* One follower that holds 0.40. */
+static void life_before_of(const char *const *config, const struct house_event *event)
 {
     start("before");
     cr_assert(house_follower_with(&house, "F", config), "%s", house.reason);
     cr_assert(house_subscribe(&house, "M", "F", NULL), "%s", house.reason);
     struct tw_submitted open;
-    cr_assert(house_submit(&house,
-                           &(struct house_event){.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e1",
-                                                 .position_id = "p1", .volume = "0.40"},
-                           &open),
-              "%s", house.reason);
+    cr_assert(house_submit(&house, event, &open), "%s", house.reason);
     cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
     tw_record_release(open.record);
     cr_assert_eq(leg()->held, LOTS(40));
@@ -114,6 +112,12 @@ static void end_awaited(struct tw_record *record)
 {
     while (tw_record_pending(record, TW_WAIT_DONE) > 0)
         moment();
+}
+
+static void life_before(const char *const *config)
+{
+    life_before_of(config, &(struct house_event){.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e1",
+                                                 .position_id = "p1", .volume = "0.40"});
 }
 
 static bool is_mended(struct tw_slot *of, const struct tw_leg *which)
@@ -146,20 +150,24 @@ static tw_decimal held_there(void)
     return volume;
 }
 
-/* A close of p1 whose answer the run before had not given; volume NULL = of all. Returns what the copy filled. */
-static tw_decimal close_comes_again(const char *volume)
+/* An event whose answer the run before had not given. Returns what the copy filled. */
+static tw_decimal comes_again(struct house_event event)
 {
     struct tw_submitted close;
-    cr_assert(house_submit(&house,
-                           &(struct house_event){.kind = TW_EVENT_CLOSE, .master_id = "M", .event_id = "e2",
-                                                 .position_id = "p1", .volume = volume,
-                                                 .observed_wall_ns = before_the_cut_ns},
-                           &close),
-              "%s", house.reason);
+    event.master_id = "M";
+    event.event_id = "e2";
+    event.observed_wall_ns = before_the_cut_ns;
+    cr_assert(house_submit(&house, &event, &close), "%s", house.reason);
     end_awaited(close.record);
     tw_decimal filled = close.record->copies[0].filled;
     tw_record_release(close.record);
     return filled;
+}
+
+/* volume NULL = of all. */
+static tw_decimal close_comes_again(const char *volume)
+{
+    return comes_again((struct house_event){.kind = TW_EVENT_CLOSE, .position_id = "p1", .volume = volume});
 }
 
 /* An order that the run before sent, and the log knows nothing of. */
@@ -229,6 +237,19 @@ Test(engine_power, a_close_that_was_carried_out_in_part_goes_on_under_another_id
     broker_closed("CLOSE", LOTS(10));
     life_after();
     cr_expect_eq(close_comes_again(NULL), LOTS(40));
+    cr_expect_eq(held_there(), 0);
+    house_close(&house, true);
+}
+
+/* An order that filled at once, whose cancel closes what it became. */
+Test(engine_power, a_cancel_that_closed_in_part_goes_on_under_another_id)
+{
+    static const char *const beyond[] = {QUICK, "quotes", "{\"EURUSD\":\"1.1/1.1001\"}", NULL};
+    life_before_of(beyond, &(struct house_event){.kind = TW_EVENT_PLACE, .master_id = "M", .event_id = "e1",
+                                                 .order_id = "p1", .volume = "0.40", .price = "1.2"});
+    broker_closed("CANCEL", LOTS(10));
+    life_after();
+    cr_expect_eq(comes_again((struct house_event){.kind = TW_EVENT_CANCEL, .order_id = "p1"}), LOTS(40));
     cr_expect_eq(held_there(), 0);
     house_close(&house, true);
 }

@@ -650,7 +650,7 @@ static void plan_one_cancel(struct planning *p, struct tw_copy *copy)
     copy->reason = (uint8_t)waits_for(leg->slot);
     leg->is_close_planned = true;
     copy_ready(copy, leg, true);
-    if (may_be_known(p) && leg->slot->caps.netting) /* it may have become a close of a share */
+    if (may_be_known(p)) /* it may have become a close */
         copy_ask_first(copy);
 }
 
