@@ -117,6 +117,13 @@ static bool on_history(void *context, uint64_t *ret_behind, bool *ret_is_failing
     return is_there;
 }
 
+static uint64_t on_backlog(void *context)
+{
+    struct server *server = context;
+    const struct tw_engine *engine = atomic_load(&server->engine);
+    return engine != NULL ? tw_engine_backlog_bytes(engine) : 0;
+}
+
 static const char *on_breach(void *context, unsigned index, uint64_t *ret_count)
 {
     struct server *server = context;
@@ -261,6 +268,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .n_adapters = 1,
         .gate_limits = gate_limits(settings),
         .copies_remembered = settings->copies_remembered,
+        .backlog_bytes_max = (uint64_t)settings->copies_backlog_bytes,
         .threads_lost_max = settings->executor_threads_lost_max,
         .events_remembered = settings->events_remembered,
         .events_kept_ns = settings->events_kept_ns,
@@ -287,7 +295,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .warm_up_ms = (uint32_t)(settings->metrics_warm_up_ns / TW_NS_PER_MS),
         .subjects = *tw_engine_subject_ops(),
         .callbacks = {.context = server, .executor = on_executor, .followers = on_followers,
-                      .history = on_history, .breach = on_breach, .ready = ready_checks},
+                      .history = on_history, .backlog = on_backlog, .breach = on_breach, .ready = ready_checks},
     };
     status = tw_telemetry_start(&telemetry_options, &server->telemetry, error);
     if (status == TW_OK)

@@ -61,6 +61,12 @@ static void followers_now(void *context, uint32_t *ret_total, uint32_t *ret_conn
     *ret_connected = 28;
 }
 
+static uint64_t backlog_now(void *context)
+{
+    (void)context;
+    return 4096;
+}
+
 static struct tw_telemetry_options options_of(const char *listen)
 {
     return (struct tw_telemetry_options){
@@ -68,7 +74,8 @@ static struct tw_telemetry_options options_of(const char *listen)
         .version = "0.1.0 \"beta\"\\x",
         .admin_listen = listen,
         .subjects = fixture_subjects,
-        .callbacks = {.executor = executor_now, .followers = followers_now, .ready = ready_checks},
+        .callbacks = {.executor = executor_now, .followers = followers_now, .backlog = backlog_now,
+                      .ready = ready_checks},
     };
 }
 
@@ -519,6 +526,7 @@ Test(metrics, the_page_is_well_formed_and_its_figures_are_right)
         {"tradewake_executor_calls_completed_total", "", 810},
         {"tradewake_followers", "connected=\"true\"", 28},
         {"tradewake_followers", "connected=\"false\"", 2},
+        {"tradewake_journal_backlog_bytes", "", 4096},
         {"tradewake_samples_total", "", 5},
         {"tradewake_samples_held_total", "", 1},
         {"tradewake_samples_lost_total", "", 0},

@@ -115,6 +115,15 @@ void slot_dirty_push(struct tw_slot *slot)
     changes_wake(engine, false);
 }
 
+/* A copy, and its part of an event with one follower. */
+#define COPY_AND_EVENT_BYTES (sizeof(struct tw_copy) + sizeof(struct tw_record))
+
+uint64_t tw_engine_backlog_bytes(const struct tw_engine *engine)
+{
+    uint64_t done = atomic_load_explicit(&engine->journal.done, memory_order_acquire);
+    return (atomic_load_explicit(&engine->journal.posted, memory_order_acquire) - done) * COPY_AND_EVENT_BYTES;
+}
+
 /* ---- Feeds ---- */
 
 struct tw_change_feed *tw_engine_feed_open(struct tw_engine *engine, void (*notify)(void *context),

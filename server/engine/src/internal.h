@@ -384,6 +384,7 @@ struct tw_engine {
     size_t n_adapters;
     uint32_t threads_lost_max;
     uint32_t copies_remembered;
+    uint64_t backlog_bytes_max; /* 0 = none */
     char instance_id[17], journal_id[17];
     struct tw_journal *log;      /* NULL = nothing is kept */
     int64_t started_wall_ns, started_mono_ns;

@@ -1124,12 +1124,25 @@ bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusa
                      "the disk of the journal is full: make room; until then only what reduces is taken");
 }
 
-/* What is left of a full disk is kept for closes. */
+/* A disk that does not keep up must not fill the memory: what is not written cannot be forgotten. A quarter more is kept
+ * for closes and changes. */
+static bool check_backlog(const struct tw_engine *engine, bool adds, struct tw_refusal *refusal)
+{
+    uint64_t most = engine->backlog_bytes_max, waiting = most > 0 ? tw_engine_backlog_bytes(engine) : 0;
+    if (waiting <= (adds ? most : most + most / 4))
+        return true;
+    refusal->retry_after_ns = TW_NS_PER_S;
+    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+                     "%llu MiB of copies wait for the disk of the journal (copies.backlog_bytes): %s", (unsigned long long)(waiting >> 20),
+                     adds ? "until it has caught up only what reduces or changes is taken" : "nothing is taken until it has caught up");
+}
+
+/* What is left of a full disk, and of the memory that waits for a slow one, is kept for closes. */
 static bool check_room(const struct tw_engine *engine, const struct tw_event *event,
                        struct tw_refusal *refusal)
 {
     bool adds = event->kind == TW_EVENT_OPEN || event->kind == TW_EVENT_PLACE;
-    return !adds || engine_check_room(engine, refusal);
+    return check_backlog(engine, adds, refusal) && (!adds || engine_check_room(engine, refusal));
 }
 
 static bool check_position(struct tw_master *master, const struct tw_event *event,

@@ -317,6 +317,8 @@ static void on_answered(struct tw_task *task)
     text_clear(&ignored);
     callbacks->followers(callbacks->context, &reading.followers_total,
                          &reading.followers_connected);
+    reading.has_backlog = callbacks->backlog != NULL;
+    reading.backlog_bytes = reading.has_backlog ? callbacks->backlog(callbacks->context) : 0;
     reading.breach = callbacks->breach;
     reading.breach_context = callbacks->context;
     reading.has_history = callbacks->history != NULL &&

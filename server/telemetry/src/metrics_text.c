@@ -180,6 +180,15 @@ static void history_lines(struct text *text, const struct metrics_reading *readi
         lines(text, rows, sizeof rows / sizeof rows[0]);
 }
 
+static void backlog_lines(struct text *text, const struct metrics_reading *reading)
+{
+    const struct line row = {"journal_backlog_bytes", "", "gauge",
+                             "Memory of copies that wait for the disk of the journal; opens are refused beyond copies.backlog_bytes.",
+                             reading->backlog_bytes};
+    if (reading->has_backlog)
+        lines(text, &row, 1);
+}
+
 static void gate_lines(struct text *text, const struct metrics_reading *reading)
 {
     const char *word;
@@ -248,6 +257,7 @@ void metrics_text(struct text *text, const struct metrics_reading *reading)
     executor_lines(text, &reading->executor);
     sampler_lines(text, reading);
     history_lines(text, reading);
+    backlog_lines(text, reading);
     gate_lines(text, reading);
     info_line(text, "build_info", "version", reading->version, "The version that runs; always 1.");
     info_line(text, "instance_info", "instance_id", reading->instance_id,

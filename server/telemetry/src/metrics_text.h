@@ -15,6 +15,8 @@ struct metrics_reading {
     uint32_t followers_total, followers_connected;
     bool has_history, is_history_failing;
     uint64_t history_behind;
+    bool has_backlog;
+    uint64_t backlog_bytes;
     const char *(*breach)(void *context, unsigned index, uint64_t *ret_count); /* NULL = none */
     void *breach_context;
     struct tw_telemetry_executor executor;

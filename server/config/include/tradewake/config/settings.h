@@ -67,6 +67,7 @@ struct tw_settings {
     enum tw_realtime executor_realtime;
     uint32_t rpc_threads; /* 0 = one per usable core, at most 4 */
     uint32_t copies_remembered;
+    int64_t copies_backlog_bytes;
     uint32_t events_remembered;
     int64_t events_kept_ns;
     uint32_t snapshot_segments;  /* 0 = never */

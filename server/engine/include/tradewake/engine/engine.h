@@ -65,6 +65,7 @@ struct tw_engine_options {
     uint32_t threads_lost_max; /* of an adapter, then its breaker opens; 0 = TW_THREADS_LOST_MAX_DEFAULT */
     struct tw_gate_limits gate_limits; /* of the last gate, of every follower; 0 = none */
     uint32_t copies_remembered;
+    uint64_t backlog_bytes_max; /* of copies that wait for the disk: beyond it no more opens; 0 = any number */
     uint32_t events_remembered; /* ids of events whose copies are forgotten: at most so many, at least 1, */
     int64_t events_kept_ns;     /* and for so long */
     const char *journal_dir; /* NULL = nothing is kept */
@@ -266,6 +267,9 @@ void tw_engine_past_ask(struct tw_engine *engine, struct tw_past *past);
 
 /* Changes up to this one may be neither in memory nor in the past. */
 uint64_t tw_engine_lost_change_id(const struct tw_engine *engine);
+
+/* About how much memory copies take that cannot be forgotten because the journal has not written them, durably. Thread: any. */
+uint64_t tw_engine_backlog_bytes(const struct tw_engine *engine);
 
 /* How the history is doing; false: there is none. Thread: any. */
 bool tw_engine_history_status(const struct tw_engine *engine, struct tw_history_status *ret);

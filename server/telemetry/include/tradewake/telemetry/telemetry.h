@@ -50,6 +50,9 @@ struct tw_telemetry_callbacks {
      * there is no history. NULL = there never is. */
     bool (*history)(void *context, uint64_t *ret_behind, bool *ret_is_failing);
 
+    /* How much memory waits for the disk of the journal. NULL = it is not known. */
+    uint64_t (*backlog)(void *context);
+
     /* Orders that the last gate did not let through, by what was wrong with them: the word of breach `index`, from 0
      * up; NULL behind the last. NULL = there is no gate. */
     const char *(*breach)(void *context, unsigned index, uint64_t *ret_count);
