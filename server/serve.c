@@ -11,6 +11,7 @@
 #include "gate.h"
 #include "health.h"
 #include "journal_tool.h"
+#include "listener.h"
 #include "metrics_service.h"
 #include "paper_service.h"
 #include "reflection.h"
@@ -60,6 +61,7 @@ struct server {
     char paper_dir[512], journal_dir[512], history_path[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
+    struct listener listener;
 };
 
 static const struct tw_wire_method methods_all[] = {
@@ -142,6 +144,15 @@ static bool on_serving(void *context, char *why, size_t size)
     if (!is_ready)
         snprintf(why, size, "starting or draining");
     return is_ready;
+}
+
+static bool on_listening(void *context, char *why, size_t size)
+{
+    struct server *server = context;
+    bool is_answering = listener_is_answering(&server->listener);
+    if (!is_answering)
+        snprintf(why, size, "the own port takes no connection");
+    return is_answering;
 }
 
 /* ---- Small things before anything runs ---- */
@@ -258,7 +269,7 @@ static struct tw_gate_limits gate_limits(const struct tw_settings *settings)
 
 static tw_status engine_open(struct server *server, struct tw_error *error)
 {
-    static const struct tw_health_check ready_checks[] = {{"serving", on_serving}, {0}};
+    static const struct tw_health_check ready_checks[] = {{"serving", on_serving}, {"listener", on_listening}, {0}};
     const struct tw_settings *settings = server->settings;
     bool is_journaled = server->journal_dir[0] != '\0' && settings->journal != TW_JOURNAL_OFF;
     const struct tw_engine_options engine_options = {
@@ -573,7 +584,18 @@ static void reload(struct server *server)
         tw_log(TW_LOG_ERROR, "server.reload_failed", "keeps=the_one_before why=\"%s\"", error.text);
 }
 
-/* Until a signal to stop, which it returns. Files that were replaced are read again by themselves:
+/* It takes no more connections and never will: who supervises the process starts it anew. */
+static bool is_listener_dead(struct server *server)
+{
+    int64_t dead_after_ns = server->settings->listener_dead_after_ns, silent_ns = listener_look(&server->listener, tw_mono_ns());
+    if (dead_after_ns == 0 || silent_ns < dead_after_ns)
+        return false;
+    tw_log(TW_LOG_ERROR, "listener.dead", "silent_ms=%lld ends=yes do=\"start it anew; more file descriptors "
+           "(RLIMIT_NOFILE), or docker/haproxy.cfg in front\"", (long long)(silent_ns / TW_NS_PER_MS));
+    return true;
+}
+
+/* Until a signal to stop, which it returns, or 0: the listener is dead. Files that were replaced are read again by themselves:
  * whoever renews them need not know how to tell. Where the new key comes after the new certificate, the pair
  * that does not fit is refused, and read again when its other half is there. */
 static int run(struct server *server, const sigset_t *signals)
@@ -585,6 +607,8 @@ static int run(struct server *server, const sigset_t *signals)
         int number = sigtimedwait(signals, NULL, &look_again);
         if (number == SIGTERM || number == SIGINT)
             return number;
+        if (is_listener_dead(server))
+            return 0;
         stamps_take(server->settings, now);
         if (number == SIGHUP || memcmp(known, now, sizeof now) != 0)
             reload(server);
@@ -596,7 +620,7 @@ static int run(struct server *server, const sigset_t *signals)
 
 int tw_serve(const struct tw_settings *settings, bool is_dev)
 {
-    struct server server = {.settings = settings, .is_dev = is_dev, .state_lock = -1};
+    struct server server = {.settings = settings, .is_dev = is_dev, .state_lock = -1, .listener = {.spare = -1, .question = -1, .is_answering = true}};
     struct tw_error error = {{0}};
     sigset_t signals;
     tw_log_level_set(settings->log_level);
@@ -611,11 +635,13 @@ int tw_serve(const struct tw_settings *settings, bool is_dev)
         server_close(&server);
         return 1;
     }
+    listener_init(&server.listener, settings->listen, tw_wire_server_port(server.wire), settings->tls_certificate[0] != '\0');
     atomic_store(&server.is_ready, true);
     log_start(&server);
-    int number = run(&server, &signals);
+    int number = run(&server, &signals); /* 0: the listener is dead */
     drain(&server, &signals);
+    listener_clear(&server.listener);
     server_close(&server);
     tw_log(TW_LOG_INFO, "server.stopped", "signal=%d", number);
-    return 0;
+    return number == 0;
 }

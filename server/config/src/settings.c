@@ -111,6 +111,9 @@ static const struct tw_setting table[] = {
      "After SIGTERM: still serving for so long while readiness says no, so that balancers look away."},
     {"drain.timeout", {.type = TW_VALUE_DURATION, .min = TW_NS_PER_MS, .max = 600 * TW_NS_PER_S}, "9s", NULL,
      FIELD(drain_timeout_ns), false, "After SIGTERM: gone after so long in all; containers are given 10s."},
+    {"listener.dead_after", {.type = TW_VALUE_DURATION, .max = 3600 * TW_NS_PER_S}, "30s", NULL,
+     FIELD(listener_dead_after_ns), false,
+     "The server asks its own port: silent for 5s, it is not ready; for so long, it ends with exit code 1, to be started anew. 0: never."},
     {"reflection", {.type = TW_VALUE_BOOL}, "true", NULL, FIELD(reflection), false,
      "Tell clients that ask which services and messages there are."},
 };

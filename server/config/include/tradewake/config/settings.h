@@ -83,6 +83,7 @@ struct tw_settings {
     uint32_t metrics_streams_per_peer;
     int64_t drain_lame_duck_ns;
     int64_t drain_timeout_ns;
+    int64_t listener_dead_after_ns; /* 0 = never */
     bool reflection;
 
     char config_path[TW_VALUE_TEXT_BYTES];     /* the file that was read; "" = none */
