@@ -125,6 +125,15 @@ static bool size_fixed(struct opening *o, struct exact *size)
     return true;
 }
 
+static bool money_is_missing(struct opening *o, const char *whose, const char *figure, tw_decimal money,
+                             const char *currency)
+{
+    if (money == TW_DECIMAL_UNSET)
+        return skip(o, REASON(MISSING_ACCOUNT), "the %s's %s is not known", whose, figure);
+    return skip(o, REASON(MISSING_ACCOUNT), "the %s's %s is %s %s: nothing to reckon with", whose, figure, TEXT(money),
+                currency[0] != '\0' ? currency : "of no currency");
+}
+
 /* Follower's money over the master's, in the follower's currency. */
 static bool size_by_money(struct opening *o, const char *figure, tw_decimal mine,
                           tw_decimal masters, struct exact *size)
@@ -132,13 +141,9 @@ static bool size_by_money(struct opening *o, const char *figure, tw_decimal mine
     const char *own = o->view->account->currency, *other = o->view->master_account->currency;
     o->rule = figure;
     if (!is_known(masters) || other[0] == '\0')
-        return skip(o, REASON(MISSING_ACCOUNT),
-                    "the master's %s is \"%s\" %s: nothing to reckon with", figure, TEXT(masters),
-                    other[0] != '\0' ? other : "without a currency");
+        return money_is_missing(o, "master", figure, masters, other);
     if (!is_known(mine) || own[0] == '\0')
-        return skip(o, REASON(MISSING_ACCOUNT),
-                    "the follower's %s is \"%s\" %s: nothing to reckon with", figure, TEXT(mine),
-                    own[0] != '\0' ? own : "without a currency");
+        return money_is_missing(o, "follower", figure, mine, own);
     struct rate rate;
     if (!rate_find(o->view, other, own, &rate))
         return skip(o, REASON(MISSING_ACCOUNT),
@@ -209,6 +214,14 @@ static tw_decimal entry_price(const struct opening *o)
     return is_known(quoted) ? quoted : o->event->price;
 }
 
+/* What that price is. */
+static const char *entry_word(const struct opening *o)
+{
+    if (opening_is_pending(o) || !is_known(tw_listing_price(o->plan->listing, o->plan->side)))
+        return "price";
+    return o->plan->side == TW_BUY ? "ask" : "bid";
+}
+
 /* What the risk mode needs to know. False: why not. */
 static bool risk_is_known(struct opening *o, tw_decimal entry, tw_decimal stop)
 {
@@ -256,8 +269,8 @@ static bool size_risk(struct opening *o, struct exact *size)
     exact_mul(size, rate.denominator);
     exact_div(size, rate.numerator);
     note(o, "risk_fraction", TEXT(account->balance), TEXT(cut(size)),
-         "%s %s x %s / (|%s - %s| x %s%s)", TEXT(account->balance), account->currency,
-         TEXT(rules->risk_fraction), TEXT(entry), TEXT(stop), TEXT(instrument->contract_size),
+         "%s %s x %s / (|%s %s - stop %s| x contract %s%s)", TEXT(account->balance), account->currency,
+         TEXT(rules->risk_fraction), entry_word(o), TEXT(entry), TEXT(stop), TEXT(instrument->contract_size),
          RATE(&rate));
     return true;
 }

@@ -864,6 +864,40 @@ static bool is_frozen(const struct tw_leg *leg, const struct tw_order *order)
            (order->take_profit != TW_DECIMAL_UNSET && is_near(price, leg->take_profit, distance));
 }
 
+/* What this change sets and a newer one says nothing about, that one sets, too. */
+static void stops_hand_on(const struct tw_copy *copy, struct tw_copy *newer)
+{
+    if (newer->stop_loss == TW_DECIMAL_UNSET)
+        newer->stop_loss = copy->stop_loss;
+    if (newer->take_profit == TW_DECIMAL_UNSET)
+        newer->take_profit = copy->take_profit;
+}
+
+/* Whether another copy wants its key. */
+static bool is_in_the_way(const struct tw_copy *copy)
+{
+    uint32_t jobs = 0;
+    for (const struct tw_leg *leg = slot_of(copy)->legs; leg != NULL; leg = leg->next)
+        if (leg->key == copy->leg->key)
+            jobs += leg->jobs;
+    return jobs > 1;
+}
+
+/* Until the price has moved away, which may be never: nothing waits behind it, as behind a stop that was refused. */
+static enum gate wait_frozen(struct tw_copy *copy)
+{
+    struct tw_leg *leg = copy->leg;
+    if (is_in_the_way(copy)) {
+        if (leg->unsent_modify != NULL && leg->unsent_modify != copy)
+            stops_hand_on(copy, leg->unsent_modify);
+        return end(copy, STATE(CANCELLED), REASON(SUPERSEDED));
+    }
+    leg->unsent_modify = copy;
+    refused_set(copy, true);
+    copy->wake_mono_ns = tw_mono_ns() + FREEZE_POLL_NS;
+    return park(copy, REASON(INVALID_STOPS));
+}
+
 static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
 {
     struct tw_leg *leg = copy->leg;
@@ -901,10 +935,8 @@ static enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
         memcpy(order->order_id, leg->ticket, sizeof order->order_id);
         return gate_reduce(copy);
     }
-    if (is_frozen(leg, order)) {
-        copy->wake_mono_ns = tw_mono_ns() + FREEZE_POLL_NS;
-        return park(copy, REASON(INVALID_STOPS));
-    }
+    if (is_frozen(leg, order))
+        return wait_frozen(copy);
     const char *ticket = ticket_at(leg, copy->tickets_done);
     if (ticket == NULL) /* a hand has closed what was left to change */
         return end(copy, STATE(DONE), REASON(UNSPECIFIED));
@@ -1755,10 +1787,8 @@ static void refused_wait(struct tw_copy *copy, struct tw_verdict *verdict)
         refused_set(copy, true);
         return;
     }
-    if (newer != NULL && newer->stop_loss == TW_DECIMAL_UNSET)
-        newer->stop_loss = copy->stop_loss;
-    if (newer != NULL && newer->take_profit == TW_DECIMAL_UNSET)
-        newer->take_profit = copy->take_profit;
+    if (newer != NULL)
+        stops_hand_on(copy, newer);
     *verdict = (struct tw_verdict){.next = TW_NEXT_FINAL, .state = STATE(CANCELLED), .reason = REASON(SUPERSEDED)};
 }
 
