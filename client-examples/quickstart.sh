@@ -47,7 +47,7 @@ say 'packages'
 "$root/docker/install-deps.sh" build examples || fail 'the packages above could not be installed'
 echo "all there; $(cmake --version | head -n 1), node $(node --version)"
 
-say 'build'
+say 'build: a few minutes, and not a word until it is done'
 cd "$root"
 if ! cmake --workflow --preset release >"$work/build.log" 2>&1; then
     fail 'the build failed:' "$work/build.log" 40
