@@ -261,6 +261,36 @@ Test(engine_power, a_cancel_that_closed_in_part_goes_on_under_another_id)
     house_close(&house, true);
 }
 
+/* It was increased, and the rest of the second order's position has another ticket, of which nobody was told. */
+Test(engine_power, the_rest_of_one_of_two_tickets_is_found_under_its_new_one)
+{
+    life_before(new_tickets);
+    struct tw_submitted increase;
+    cr_assert(house_submit(&house,
+                           &(struct house_event){.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e1b",
+                                                 .position_id = "p1", .volume = "0.30", .increase = true},
+                           &increase));
+    end_awaited(increase.record);
+    tw_record_release(increase.record);
+    cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
+    before_the_cut_ns = tw_wall_ns();
+    broker_closed("PARTIAL_CLOSE", LOTS(20)); /* of the newer one */
+    life_after();
+    cr_expect_eq(leg()->held, LOTS(50));
+    (void)close_comes_again("0.20");
+    cr_expect_eq(held_there(), LOTS(50));
+    cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
+    struct tw_submitted close;
+    cr_assert(house_submit(&house,
+                           &(struct house_event){.kind = TW_EVENT_CLOSE, .master_id = "M", .event_id = "e3",
+                                                 .position_id = "p1"},
+                           &close));
+    end_awaited(close.record);
+    tw_record_release(close.record);
+    cr_expect_eq(held_there(), 0);
+    house_close(&house, true);
+}
+
 /* ---- A netting account's one position ---- */
 
 static const char *const netting[] = {QUICK, "account_mode", "netting", NULL};

@@ -288,14 +288,26 @@ static void mend_order(struct tw_leg *leg, const struct tw_snapshot *snapshot)
     leg_filled(leg, became->volume, became->position_id);
 }
 
+/* Under this ticket, or under the one that the rest of it was given while nobody listened. */
+static const struct tw_held_position *held_find_rest(const struct tw_snapshot *snapshot, const char *ticket)
+{
+    const struct tw_held_position *there = held_find(snapshot, ticket);
+    for (size_t i = 0; i < snapshot->n_positions && there == NULL && ticket[0] != '\0'; i++)
+        if (strcmp(snapshot->positions[i].from_position_id, ticket) == 0)
+            there = &snapshot->positions[i];
+    return there;
+}
+
 static void mend_position(struct tw_leg *leg, const struct tw_snapshot *snapshot)
 {
     for (struct older_ticket *older = leg->older, *next; older != NULL; older = next) {
         next = older->next;
-        const struct tw_held_position *other = held_find(snapshot, older->id);
+        const struct tw_held_position *other = held_find_rest(snapshot, older->id);
+        if (other != NULL)
+            leg_ticket_rename(leg, older->id, other->position_id);
         leg_ticket_reduce(leg, older->id, other != NULL ? other->volume : 0);
     }
-    const struct tw_held_position *there = held_find(snapshot, leg->ticket);
+    const struct tw_held_position *there = held_find_rest(snapshot, leg->ticket);
     if (there == NULL && leg->older == NULL)
         there = position_of_leg(snapshot, leg); /* renumbered while nobody listened */
     if (there == NULL) {

@@ -340,6 +340,17 @@ static void ticket_pop(struct tw_leg *leg)
     free(older);
 }
 
+void leg_ticket_rename(struct tw_leg *leg, const char *from, const char *to)
+{
+    char *ticket = leg->ticket;
+    for (struct older_ticket *older = leg->older; older != NULL && strcmp(ticket, from) != 0; older = older->next)
+        ticket = older->id;
+    if (strcmp(ticket, from) != 0 || strcmp(from, to) == 0)
+        return;
+    leg_dirty(leg);
+    snprintf(ticket, TW_BROKER_ID_BYTES, "%s", to); /* from may be this very text: not used any more */
+}
+
 void leg_ticket_reduce(struct tw_leg *leg, const char *ticket, tw_decimal volume)
 {
     if (strcmp(leg->ticket, ticket) == 0) {

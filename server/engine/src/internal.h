@@ -675,6 +675,8 @@ void leg_reduce(struct tw_leg *leg, tw_decimal volume);
 bool leg_has_ticket(const struct tw_leg *leg, const char *ticket);
 /* The broker says how much is left under one of its tickets; renamed: under which one now. */
 void leg_ticket_reduce(struct tw_leg *leg, const char *ticket, tw_decimal volume);
+/* What is left under this ticket has another one now. */
+void leg_ticket_rename(struct tw_leg *leg, const char *from, const char *to);
 void leg_tickets_clear(struct tw_leg *leg);
 const char *copy_action_word(copy_action action);
 

@@ -86,10 +86,8 @@ static void hedged_position(struct tw_slot *slot, const struct tw_held_position 
                                                           : NULL;
     if (leg == NULL && position->from_position_id[0] != '\0') {
         leg = leg_by_ticket(slot, position->from_position_id);
-        if (leg != NULL && strcmp(leg->ticket, position->from_position_id) == 0) {
-            leg_dirty(leg);
-            memcpy(leg->ticket, position->position_id, sizeof leg->ticket);
-        }
+        if (leg != NULL)
+            leg_ticket_rename(leg, position->from_position_id, position->position_id);
     }
     if (leg == NULL || leg->is_pending)
         return;
