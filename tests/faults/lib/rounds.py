@@ -172,6 +172,10 @@ class Round:
             return
         first = point.first or self.random.choice(["paper.executed", "paper.arrived", "copy.answered"])
         self.die_in_traffic(first, self.random.randint(1, 1 if point.first else 40), False)
+        if self.seed % 2 == 1:  # three ends in a row
+            early, n_max = self.random.choice([("recover.replaying", 15), ("recover.replayed", 1), ("recover.booted", 1)])
+            self.die_in_start(early, self.random.randint(1, n_max), False, first)
+            first = early
         self.die_in_start(point.name, n, self.power, first)
 
     def recover(self):
