@@ -13,6 +13,7 @@
 #include "journal_tool.h"
 #include "listener.h"
 #include "metrics_service.h"
+#include "notify.h"
 #include "paper_service.h"
 #include "reflection.h"
 #include "services.h"
@@ -602,6 +603,7 @@ static int run(struct server *server, const sigset_t *signals)
 {
     static const struct timespec look_again = {1, 0};
     struct stamp known[STAMPED_FILES], now[STAMPED_FILES];
+    bool is_watched = getenv("WATCHDOG_USEC") != NULL;
     stamps_take(server->settings, known);
     for (;;) {
         int number = sigtimedwait(signals, NULL, &look_again);
@@ -613,6 +615,8 @@ static int run(struct server *server, const sigset_t *signals)
         if (number == SIGHUP || memcmp(known, now, sizeof now) != 0)
             reload(server);
         memcpy(known, now, sizeof now);
+        if (is_watched)
+            tw_notify(TW_NOTIFY_ALIVE);
         if (server->access != NULL)
             tw_wire_server_look_again(server->wire);
     }
@@ -638,7 +642,9 @@ int tw_serve(const struct tw_settings *settings, bool is_dev)
     listener_init(&server.listener, settings->listen, tw_wire_server_port(server.wire), settings->tls_certificate[0] != '\0');
     atomic_store(&server.is_ready, true);
     log_start(&server);
+    tw_notify("READY=1");
     int number = run(&server, &signals); /* 0: the listener is dead */
+    tw_notify("STOPPING=1");
     drain(&server, &signals);
     listener_clear(&server.listener);
     server_close(&server);
