@@ -614,7 +614,8 @@ tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error)
     struct maker maker;
     int failed = 0;
     pthread_mutex_lock(&crew->making);
-    if (threads > atomic_load_explicit(&crew->wanted, memory_order_relaxed))
+    uint32_t wanted_before = atomic_load_explicit(&crew->wanted, memory_order_relaxed);
+    if (threads > wanted_before)
         atomic_store_explicit(&crew->wanted, threads, memory_order_relaxed);
     threads += crew_threads_ceiling(crew) - crew->threads_max;
     uint32_t before = atomic_load_explicit(&crew->threads, memory_order_relaxed);
@@ -626,6 +627,8 @@ tw_status crew_grow(struct crew *crew, uint32_t threads, struct tw_error *error)
             failed = worker_make(crew, &crew->groups[g], false);
     }
     maker_end(&maker);
+    if (failed != 0) /* refused: the spawner is not to make the rest of it all the same */
+        atomic_store_explicit(&crew->wanted, wanted_before, memory_order_relaxed);
 
     uint32_t made = atomic_load_explicit(&crew->threads, memory_order_relaxed);
     if (made > atomic_load_explicit(&crew->threads_ready, memory_order_relaxed))
