@@ -725,17 +725,15 @@ static void put_whole_event(struct state_out *out, struct tw_record *record,
     put_plan(out, record, 0, until);
 }
 
-static _Thread_local struct state_out writing; /* each rpc thread's; as large as its largest chunk */
-
 static void chunk_write(struct planning *p, uint32_t from, uint32_t until)
 {
-    writing.size = 0;
+    struct state_out *writing = state_out_here();
     if (from == 0)
-        put_whole_event(&writing, p->record, p->touched, p->n_touched, until);
+        put_whole_event(writing, p->record, p->touched, p->n_touched, until);
     else
-        put_plan(&writing, p->record, from, until);
+        put_plan(writing, p->record, from, until);
     p->record->durable_sequence =
-        log_append(p->engine, from == 0 ? STATE_EVENT : STATE_PLAN, &writing);
+        log_append(p->engine, from == 0 ? STATE_EVENT : STATE_PLAN, writing);
 }
 
 /* Followers lie all over the memory: what planning one of them reads first is on its way while those before it are
@@ -1533,9 +1531,9 @@ struct tw_record *sequencer_reopen(struct tw_position *position, const struct tw
     atomic_fetch_sub(&record->refs, missing);
     record_enter(record);
     if (record->engine->log != NULL) {
-        writing.size = 0;
-        put_whole_event(&writing, record, NULL, 0, made);
-        record->durable_sequence = log_append(record->engine, STATE_EVENT, &writing);
+        struct state_out *writing = state_out_here();
+        put_whole_event(writing, record, NULL, 0, made);
+        record->durable_sequence = log_append(record->engine, STATE_EVENT, writing);
     }
     record_await_durable(record);
     for (uint32_t i = 0; i < made; i++) {
@@ -1592,9 +1590,9 @@ static void reductions_submit(struct tw_record *record, uint32_t n)
     atomic_fetch_add(&record->refs, n);
     record_enter(record);
     if (engine->log != NULL) {
-        writing.size = 0;
-        put_whole_event(&writing, record, NULL, 0, n);
-        record->durable_sequence = log_append(engine, STATE_EVENT, &writing);
+        struct state_out *writing = state_out_here();
+        put_whole_event(writing, record, NULL, 0, n);
+        record->durable_sequence = log_append(engine, STATE_EVENT, writing);
     }
     record_await_durable(record);
     for (uint32_t i = 0; i < n; i++) {

@@ -12,6 +12,34 @@ void state_out_clear(struct state_out *out)
     *out = (struct state_out){0};
 }
 
+static pthread_key_t here;
+static pthread_once_t here_made = PTHREAD_ONCE_INIT;
+
+static void here_free(void *out)
+{
+    state_out_clear(out);
+    free(out);
+}
+
+static void here_make(void)
+{
+    if (pthread_key_create(&here, here_free) != 0)
+        abort();
+}
+
+struct state_out *state_out_here(void)
+{
+    pthread_once(&here_made, here_make);
+    struct state_out *out = pthread_getspecific(here);
+    if (out == NULL) {
+        out = calloc(1, sizeof *out);
+        if (out == NULL || pthread_setspecific(here, out) != 0) /* what cannot be written down must not happen */
+            abort();
+    }
+    out->size = 0;
+    return out;
+}
+
 static uint8_t *out_room(struct state_out *out, size_t size)
 {
     if (out->room - out->size < size) {

@@ -36,6 +36,9 @@ struct state_out {
 };
 void state_out_clear(struct state_out *out);
 
+/* This thread's, empty, as large as what it has held before; freed when the thread ends. Thread: any. */
+struct state_out *state_out_here(void);
+
 void state_put_u(struct state_out *out, uint64_t value);
 void state_put_i(struct state_out *out, int64_t value);
 void state_put_text(struct state_out *out, const char *text);
