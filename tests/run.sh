@@ -47,27 +47,40 @@ reasons() {
     grep -E '^(\[----\]|\[FAIL\]|\[CRASH\]) |Sanitizer:|runtime error:|Assertion|ssertion.*failed|^[A-Za-z.]*Error:' "$1" | head -n 12
 }
 
-# suite NAME LIMIT_S COMMAND...: one line, and its share of the sum. A suite that ends badly without
-# having counted a failure is one failure; one without a closing line is one test.
-suite() {
-    local name=$1 limit_s=$2 start=$SECONDS log code p f
+suite_log() { printf '%s/%s.log\n' "$logs" "${1//[^a-zA-Z0-9._-]/-}"; }
+
+# suite_run NAME LIMIT_S COMMAND...: runs it; what came of it is beside its log.
+suite_run() {
+    local limit_s=$2 start=$SECONDS log
+    log=$(suite_log "$1")
     shift 2
-    log=$logs/${name//[^a-zA-Z0-9._-]/-}.log
     timeout --kill-after=20 "$limit_s" "$@" >"$log" 2>&1 </dev/null
-    code=$?
+    printf '%s %s %s\n' "$?" "$(seconds "$start")" "$limit_s" >"$log.end"
+}
+
+# One line, and its share of the sum. A suite that ends badly without having counted a failure is one
+# failure; one without a closing line is one test.
+suite_count() {
+    local name=$1 log code took_s limit_s p f
+    log=$(suite_log "$name")
+    read -r code took_s limit_s <"$log.end"
     read -r p f < <(counts "$log"; echo)
     if [ -z "${p:-}" ]; then p=$((code == 0)); f=$((code != 0)); fi
     [ "$code" -eq 0 ] || [ "$f" -gt 0 ] || f=1
     passed=$((passed + p))
     failed=$((failed + f))
-    printf '%-4s %-34s %5d passed, %d failed (%d s)\n' "$([ "$f" -eq 0 ] && echo ok || echo FAIL)" "$name" "$p" "$f" \
-        "$(seconds "$start")"
+    printf '%-4s %-34s %5d passed, %d failed (%d s)\n' "$([ "$f" -eq 0 ] && echo ok || echo FAIL)" "$name" "$p" "$f" "$took_s"
     if [ "$f" -gt 0 ]; then
         [ "$code" -ne 124 ] || echo "     | it did not end within $limit_s s"
         tail -n 60 "$log" | sed 's/^/     | /'
         { echo "FAIL $name, code $code"; reasons "$log" | sed 's/^/     | /'; } >>"$logs/failed.txt"
     fi
     [ "$f" -eq 0 ]
+}
+
+suite() {
+    suite_run "$@"
+    suite_count "$1"
 }
 
 # Something that has to work before tests can run; nothing is counted when it does.
@@ -143,9 +156,27 @@ part_cases() {
     suite 'simulation' 600 tests/simulation/run
     sanitized_cases dev 'ASan, UBSan'
     [ "${built[dev]:-1}" -ne 0 ] || suite 'simulation (dev)' 600 tests/simulation/run --events 1000 --program build/dev/tradewake
-    for program in tests/blackbox/*.py; do
-        suite "blackbox.$(basename "$program" .py)" 600 "$program"
-        grep -h '^     ' "$logs/blackbox.$(basename "$program" .py).log"
+    part_blackbox
+}
+
+# What measures has the machine to itself; the others wait most of their time, two at once.
+part_blackbox() {
+    local name alone=(burst slow_reader) others=()
+    for name in tests/blackbox/*.py; do
+        name=$(basename "$name" .py)
+        case " ${alone[*]} " in *" $name "*) ;; *) others+=("$name") ;; esac
+    done
+    for name in "${alone[@]}"; do
+        suite_run "blackbox.$name" 600 "tests/blackbox/$name.py"
+    done
+    for name in "${others[@]}"; do
+        suite_run "blackbox.$name" 600 "tests/blackbox/$name.py" &
+        while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+    done
+    wait
+    for name in "${alone[@]}" "${others[@]}"; do
+        suite_count "blackbox.$name"
+        grep -h '^     ' "$logs/blackbox.$name.log"
     done
 }
 
@@ -162,12 +193,21 @@ part_fuzz() {
     if has_tests fuzz; then labelled fuzz fuzz 2; else nothing fuzz; fi
 }
 
+# The rounds of faults wait most of their time, the schedules never: both at once.
 part_faults() {
-    build faults && suite faults 1200 tests/faults/run
-    [ "${built[faults]:-1}" -ne 0 ] || suite 'cases (faults: jobs are parked slowly)' 300 env TW_FAULT_PARK_MS=50 \
-        tests/cases/run --no-times --program build/faults/tradewake --filter 'refused again and again' tests/cases/reports
+    local schedules=
+    build faults || return
+    if build release; then
+        suite_run schedules 1200 nice -n 10 tests/schedules/run &
+        schedules=$!
+    fi
+    suite faults 1200 tests/faults/run
     grep -h '^     ' "$logs/faults.log"
-    build release && suite schedules 900 tests/schedules/run
+    suite 'cases (faults: jobs are parked slowly)' 300 env TW_FAULT_PARK_MS=50 \
+        tests/cases/run --no-times --program build/faults/tradewake --filter 'refused again and again' tests/cases/reports
+    [ -n "$schedules" ] || return
+    wait "$schedules"
+    suite_count schedules
     grep -h '^     ' "$logs/schedules.log"
 }
 

@@ -406,6 +406,14 @@ def is_listening(fleet, connect):
         client.close()
 
 
+def is_let_in(fleet, connect):
+    """At last: alone, the server first works off what the attacker left it."""
+    try:
+        return wait_until(lambda: is_listening(fleet, connect), 60, "an answer")
+    except TimeoutError:
+        return False
+
+
 def round_of(fleet, checks, what, connect, target, folder, seconds, judges, is_quiet=False):
     client = connect()
     behaved = Behaved(fleet, client)
@@ -433,7 +441,7 @@ def round_of(fleet, checks, what, connect, target, folder, seconds, judges, is_q
                 pass
             checks.true("%s, %s: memory is back within %d MiB" % (what, name, MORE_MIB),
                         resident_mib(fleet.server) <= before + MORE_MIB, resident_mib(fleet.server) - before)
-        checks.true("%s, %s: who comes anew is let in" % (what, name), is_listening(fleet, connect))
+        checks.true("%s, %s: who comes anew is let in" % (what, name), is_let_in(fleet, connect))
     behaved.stream.cancel()
     client.close()
 

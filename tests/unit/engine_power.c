@@ -1,7 +1,7 @@
 /* After a power cut: what the log has not, and the broker may have, when the upstream sends it once more. */
 #include "engine_house.h"
 
-#include <internal.h>
+#include <state.h>
 
 #include <tradewake/base/log.h>
 
@@ -202,6 +202,7 @@ static void broker_closed(const char *action, tw_decimal volume)
 #define QUICK "latency", "constant:1ms", "call_timeout", "100ms", "settle", "20ms"
 
 static const char *const plain[] = {QUICK, NULL};
+static const char *const netting[] = {QUICK, "account_mode", "netting", NULL};
 static const char *const new_tickets[] = {QUICK, "remainder", "new_ticket", NULL};
 static const char *const first_close_is_lost[] = {QUICK, "faults", "close#1=timeout_executed", NULL};
 
@@ -291,9 +292,72 @@ Test(engine_power, the_rest_of_one_of_two_tickets_is_found_under_its_new_one)
     house_close(&house, true);
 }
 
+/* ---- A plan that comes between an outcome's writing down and its place in the log ---- */
+
+static const struct house_event *comes_between; /* submitted when the next outcome is about to be appended ... */
+static atomic_bool is_cut;                      /* ... which the power takes, with all that would come after it */
+static uint64_t last_kept;
+static struct tw_record *came_between;
+
+uint64_t __real_tw_journal_append(struct tw_journal *journal, uint16_t type, const void *bytes, size_t size);
+uint64_t __wrap_tw_journal_append(struct tw_journal *journal, uint16_t type, const void *bytes, size_t size);
+uint64_t __wrap_tw_journal_append(struct tw_journal *journal, uint16_t type, const void *bytes, size_t size)
+{
+    if (type == STATE_OUTCOME && comes_between != NULL) {
+        const struct house_event *event = comes_between;
+        struct tw_submitted submitted;
+        comes_between = NULL;
+        cr_assert(house_submit(&house, event, &submitted), "%s", house.reason);
+        came_between = submitted.record;
+        last_kept = tw_journal_appended(journal);
+        atomic_store(&is_cut, true);
+    }
+    return atomic_load(&is_cut) ? last_kept : __real_tw_journal_append(journal, type, bytes, size);
+}
+
+/* What the event did is at the broker; its outcome is not in the log, but the plan of the change is. */
+static void outcome_lost(const struct house_event *event)
+{
+    static const struct house_event change = {.kind = TW_EVENT_MODIFY, .master_id = "M", .event_id = "e9",
+                                              .position_id = "p1", .stop_loss = "1.0"};
+    struct tw_submitted submitted;
+    comes_between = &change;
+    cr_assert(house_submit(&house, event, &submitted), "%s", house.reason);
+    while (!atomic_load(&is_cut))
+        moment();
+    end_awaited(submitted.record);
+    end_awaited(came_between);
+    tw_record_release(submitted.record);
+    tw_record_release(came_between);
+    house_close(&house, false);
+    atomic_store(&is_cut, false);
+    start("after");
+    cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
+}
+
+Test(engine_power, an_open_whose_outcome_a_plan_overtook_is_counted_once)
+{
+    start("before");
+    cr_assert(house_follower_with(&house, "F", netting), "%s", house.reason);
+    cr_assert(house_subscribe(&house, "M", "F", NULL), "%s", house.reason);
+    outcome_lost(&(struct house_event){.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e1", .position_id = "p1",
+                                       .volume = "0.40"});
+    cr_expect_eq(held_there(), LOTS(40));
+    cr_expect_eq(leg()->held, LOTS(40));
+    house_close(&house, true);
+}
+
 /* ---- A netting account's one position ---- */
 
-static const char *const netting[] = {QUICK, "account_mode", "netting", NULL};
+Test(engine_power, a_part_whose_outcome_a_plan_overtook_is_counted_once)
+{
+    life_before(netting);
+    outcome_lost(&(struct house_event){.kind = TW_EVENT_CLOSE, .master_id = "M", .event_id = "e2", .position_id = "p1",
+                                       .volume = "0.30"});
+    cr_expect_eq(held_there(), LOTS(10));
+    cr_expect_eq(leg()->held, LOTS(10));
+    house_close(&house, true);
+}
 
 /* The open of a short position had closed the long one for its own, when the power went. Its event is sent again only
  * after the close of the long one, which is new and finds nothing. */

@@ -322,14 +322,20 @@ static bool is_terminal_state(uint8_t state)
     return state != STATE(QUEUED) && state != STATE(SENT) && state != STATE(UNKNOWN);
 }
 
+/* The leg without this copy among those that changed it: it is written itself. */
 static void put_outcome(struct state_out *out, struct tw_copy *copy)
 {
+    bool was_applied = copy->is_applied;
+    applied_forget(copy);
     state_put_u(out, copy->record->number);
     state_stamp(copy, copy->leg);
     state_put_copy(out, copy);
     state_put_u(out, copy->leg != NULL);
     if (copy->leg != NULL)
         state_put_leg(out, copy->leg);
+    if (was_applied)
+        applied_note(copy);
+    copy->is_applied_anew = false;
 }
 
 /* Writes one copy as it is now, with its leg. */
@@ -347,17 +353,31 @@ static void take_up(struct batch *batch, struct tw_copy *copy, struct state_out 
     if (!copy->has_id)
         memcpy(copy->id, id, sizeof id);
     copy->has_id = true;
-    struct tw_leg *leg = copy->leg;
-    applied_forget(copy);
+    const struct tw_leg *leg = copy->leg;
     put_outcome(out, copy);
     *n_written += 1;
     batch->attempts[at] = copy->id_attempt;
     batch->order_legs[at] = copy->order_leg;
-    if (leg != NULL && is_terminal_state(copy->state)) {
+    if (leg != NULL && is_terminal_state(copy->state))
         batch->done[at] = leg->position;
-        copy->leg = NULL;
-    }
     pthread_mutex_unlock(&slot->mutex);
+}
+
+/* Now that the outcomes are in the log, and not before: until then the leg goes with its copies wherever it is
+ * written, by a plan that comes in between too. Else a crash would leave what a copy did in the leg, and the copy to be
+ * asked for, found, and counted once more. */
+static void batch_appended(struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n; i++) {
+        struct tw_copy *copy = batch->copies[i];
+        struct tw_slot *slot = copy->subscription->slot;
+        pthread_mutex_lock(&slot->mutex);
+        if (!copy->is_applied_anew || batch->done[i] != NULL)
+            applied_forget(copy);
+        if (batch->done[i] != NULL)
+            copy->leg = NULL;
+        pthread_mutex_unlock(&slot->mutex);
+    }
 }
 
 /* change_id = sequence of the record x 65536 + place in it. */
@@ -425,6 +445,7 @@ static struct tw_copy *batch_take(struct tw_engine *engine, struct batch *batch,
         sequence = log_append(engine, STATE_OUTCOME, &counted);
         tw_crash_point("changes.outcome_written");
     }
+    batch_appended(batch);
     batch_number(engine, batch, sequence);
     return copy;
 }

@@ -422,8 +422,9 @@ static void unpark_list_add(struct tw_copy *copy)
 
 /* A leg is never written without the copies that made it what it is: else their answers would be taken
  * up a second time after a crash. */
-static void applied_note(struct tw_copy *copy)
+void applied_note(struct tw_copy *copy)
 {
+    copy->is_applied_anew = true;
     if (copy->is_applied)
         return;
     copy->is_applied = true;
