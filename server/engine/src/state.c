@@ -219,8 +219,10 @@ void state_stamp(struct tw_copy *copy, struct tw_leg *leg)
     if (leg == NULL)
         return;
     leg->stamp++;
+    /* What has not changed since it was written down keeps its stamp: its own record, which is on its way into the log,
+     * says under which id the change is told. */
     for (struct tw_copy *applied = leg->applied; applied != NULL; applied = applied->next_applied)
-        applied->stamp++;
+        applied->stamp += applied->is_applied_anew;
 }
 
 void state_put_copy(struct state_out *out, const struct tw_copy *thing)
