@@ -209,20 +209,23 @@ def call(stream, block, pieces):
     return data
 
 
-def bomb(target, folder, until):
-    """600 MB of zeros as 600 KB of gzip: at most 60 KB a call, which a stream's window lets through."""
-    body = gzip.compress(b"\0" * (60 << 20))
-    block = headers("/tradewake.v1.EventService/SubmitEvent", ("grpc-encoding", "gzip"))
-
+def calls(target, folder, until, block, pieces, n, pause_s):
+    """`n` calls of one kind over a connection, one after the other."""
     def each(connection):
-        for stream in range(1, 21, 2):
-            if not connection.send(call(stream, block, message(body, 1))):
+        for stream in range(1, 2 * n, 2):
+            if not connection.send(call(stream, block, pieces)):
                 return
             yield 1
-            time.sleep(0.05)
+            time.sleep(pause_s)
         raise Finished
 
     return again_and_again(target, folder, until, each)
+
+
+def bomb(target, folder, until):
+    """60 MB of zeros as 60 KB of gzip, which a stream's window lets through."""
+    block = headers("/tradewake.v1.EventService/SubmitEvent", ("grpc-encoding", "gzip"))
+    return calls(target, folder, until, block, message(gzip.compress(b"\0" * (60 << 20)), 1), 10, 0.05)
 
 
 def nesting(target, folder, until):
@@ -235,16 +238,7 @@ def nesting(target, folder, until):
             if size == 0:
                 break
         body = b"\x0a" + length + body
-
-    def each(connection):
-        for stream in range(1, 201, 2):
-            if not connection.send(call(stream, SUBMIT, message(body))):
-                return
-            yield 1
-            time.sleep(0.01)
-        raise Finished
-
-    return again_and_again(target, folder, until, each)
+    return calls(target, folder, until, SUBMIT, message(body), 100, 0.01)
 
 
 def tiny(target, folder, until):

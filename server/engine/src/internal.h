@@ -309,7 +309,7 @@ struct tw_copy {
     uint8_t reason, n_remarks, remarks[TW_REMARKS_MAX];
     bool is_full_close, reduces_risk;
     bool is_applied;     /* in leg->applied */
-    bool is_applied_anew; /* since it was last written down */
+    bool is_applied_anew; /* has changed since its outcome was written down */
     atomic_bool is_refused; /* a change that is tried again: what comes for its position takes its place */
     bool is_skipped;     /* from the start */
     bool is_change_queued, is_indexed, is_parked, has_id;
@@ -649,7 +649,8 @@ void copy_wake_parked(struct tw_slot *slot);
 /* A close of the leg is about to be planned: a change that is tried again and would be before it is withdrawn.
  * Without the slot's mutex. */
 void copy_refused_withdraw(const struct tw_leg *leg);
-/* Under the slot's mutex: its answers have been written. */
+/* What the copy did is in its leg, and neither is in the log: from now on the leg is written with it. And: its outcome is in
+ * the log. Under the slot's mutex. */
 void applied_note(struct tw_copy *copy);
 void applied_forget(struct tw_copy *copy);
 /* The journal has it, durably, with the id of this order leg and attempt. Thread: journal. */

@@ -2,9 +2,10 @@
  * is called again.
  *
  * Opens are called at most TW_CALLS_PER_OPEN_MAX times and only inside their window; closes until the
- * position is flat; a tighter stop that is refused as often as an open. Waits double to 5 s, an
- * eighth shorter or longer, each copy's by its own share. One table says which no is waited out, and how. What may have executed is looked up, and
- * called again only on proof that it did not. Pure: state, answer and now_ns in; one verdict out. */
+ * position is flat. A tighter stop that is refused is called as often as an open. Waits double to
+ * 5 s, an eighth shorter or longer, each copy's by its own share. One table says which no is waited
+ * out, and how. What may have executed is looked up, and called again only on proof that it did not.
+ * Pure: state, answer and now_ns in; one verdict out. */
 #ifndef TW_CORE_VERDICT_H
 #define TW_CORE_VERDICT_H
 
