@@ -625,18 +625,12 @@ void settle_begin(struct tw_slot *slot);
 /* Thread: reactor. */
 void settle_all(struct tw_engine *engine);
 
-/* copy.c */
+/* copy.c and what belongs to it: copy_*.c, leg.c, net.c, announce.c; what these share with each other is in copy.h */
 void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscription *subscription);
 void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
 /* It may have been sent before: the broker is asked before anything is. */
 void copy_ask_first(struct tw_copy *copy);
-/* An operator's word. Takes the copy out of its lane while it waits there (false: it is at work right now, or over); then
- * it is the caller's until it has landed, which ends it, or has been given back. The caller holds its record, and no
- * lock. False of _land: it is not UNKNOWN any more, and was given back. */
-bool copy_take(struct tw_copy *copy);
-void copy_give_back(struct tw_copy *copy);
-bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack);
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);
 void record_wake(struct tw_record *record);

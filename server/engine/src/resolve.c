@@ -3,7 +3,7 @@
  * The copy's job is taken out of its lane, where it waits for its next look-up, also when that lane is blocked by a call
  * that does not come back; the word is landed like an answer, and the copy ends or goes back into its lane. What is
  * allowed follows from what the order was: the rules below. */
-#include "internal.h"
+#include "copy.h"
 
 #include <tradewake/base/log.h>
 #include <tradewake/core/check.h>
@@ -121,6 +121,65 @@ static bool refuse_not_unknown(struct tw_copy *copy, const struct subject *subje
         protobuf_c_enum_descriptor_get_value(&tradewake__v1__copy_state__descriptor, (int)subject->state);
     return tw_refuse(refusal, REFUSAL(COPY_NOT_UNKNOWN), "copy_id", "the copy \"%s\" is %s: only one that is UNKNOWN takes a word",
                      copy->id, state != NULL ? state->name + strlen("COPY_STATE_") : "over");
+}
+
+static bool word_is_for(struct tw_job *job, void *context)
+{
+    struct tw_copy *copy = context;
+    if (job != &copy->job)
+        return false;
+    atomic_store_explicit(&copy->withdrawn_for, REASON(OPERATOR), memory_order_release);
+    return true;
+}
+
+/* Takes the copy out of its lane while it waits there (false: it is at work right now, or over); then it is the caller's
+ * until it has landed, which ends it, or has been given back. The caller holds its record, and no lock. */
+static bool copy_take(struct tw_copy *copy)
+{
+    struct tw_lane *lane = copy_slot(copy)->lane;
+    return lane != NULL && tw_lane_cancel(lane, word_is_for, copy) > 0;
+}
+
+static void copy_give_back(struct tw_copy *copy)
+{
+    struct tw_job *job = &copy->job;
+    tw_executor_submit(copy->record->engine->executor, &job, 1);
+}
+
+/* The same way as an answer of a look-up. The reason is the operator's, and what goes on goes on at once. False: it is not
+ * UNKNOWN any more, and was given back. */
+static bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)
+{
+    struct tw_slot *slot = copy_slot(copy);
+    struct flight flight = {.copy = copy, .phase = PHASE_LOOKUP, .call.ack = *ack};
+    pthread_mutex_lock(&slot->mutex);
+    bool is_wanted = copy->state == STATE(UNKNOWN) && copy->phase == PHASE_LOOKUP;
+    struct tw_verdict verdict = {.next = TW_NEXT_CALL};
+    if (is_wanted) {
+        copy->asks_open = false; /* the word is about its own order */
+        copy->asks_share = 0;
+        copy_order_fill(copy, &flight.call.order);
+        copy_order_asked(copy, &flight.call.order);
+        copy_tell_keep(copy, ack);
+        slot->answers++;
+        verdict = copy_judge(copy, &flight, tw_mono_ns());
+        if (verdict.next == TW_NEXT_FINAL)
+            verdict.reason = REASON(OPERATOR);
+        copy_apply(copy, &flight);
+        copy_follow(copy, &flight, &verdict);
+        copy_parked_remove(copy);
+    }
+    pthread_mutex_unlock(&slot->mutex);
+    if (!is_wanted || verdict.next != TW_NEXT_FINAL)
+        copy_give_back(copy);
+    if (!is_wanted)
+        return false;
+    settle_begin(slot);
+    slot_dirty_push(slot);
+    copy_announce(copy);
+    if (verdict.next == TW_NEXT_FINAL)
+        tw_record_release(copy->record); /* the copy's own */
+    return true;
 }
 
 #define ASKED_RIGHT_NOW_NS (250 * TW_NS_PER_MS)
