@@ -12,9 +12,11 @@
 #include "health.h"
 #include "journal_tool.h"
 #include "listener.h"
+#include "metric_lines.h"
 #include "metrics_service.h"
 #include "notify.h"
 #include "paper_service.h"
+#include "readers.h"
 #include "reflection.h"
 #include "services.h"
 
@@ -136,6 +138,12 @@ static const char *on_breach(void *context, unsigned index, uint64_t *ret_count)
         return NULL;
     *ret_count = tw_engine_breaches(engine, breach);
     return tw_breach_word(breach);
+}
+
+static bool on_line(void *context, unsigned index, struct tw_metric_line *ret)
+{
+    struct server *server = context;
+    return metric_line(atomic_load(&server->engine), index, ret);
 }
 
 static bool on_serving(void *context, char *why, size_t size)
@@ -307,7 +315,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .warm_up_ms = (uint32_t)(settings->metrics_warm_up_ns / TW_NS_PER_MS),
         .subjects = *tw_engine_subject_ops(),
         .callbacks = {.context = server, .executor = on_executor, .followers = on_followers,
-                      .history = on_history, .backlog = on_backlog, .breach = on_breach, .ready = ready_checks},
+                      .history = on_history, .backlog = on_backlog, .breach = on_breach, .line = on_line, .ready = ready_checks},
     };
     status = tw_telemetry_start(&telemetry_options, &server->telemetry, error);
     if (status == TW_OK)
@@ -402,6 +410,7 @@ static tw_status wire_open(struct server *server, struct tw_error *error)
     };
     tw_services_engine_set(atomic_load(&server->engine));
     tw_metrics_service_open(server->telemetry);
+    tw_readers_limits_set(settings->streams_hopeless_after_ns, settings->streams_watchers_max);
     tw_paper_service_adapter_set(server->paper);
     tw_reflection_methods_set(methods);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

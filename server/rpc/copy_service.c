@@ -1,6 +1,7 @@
 /* copy_service.c - tradewake.v1.CopyService. */
 #include "audit.h"
 #include "gate.h"
+#include "readers.h"
 #include "services.h"
 
 #include <tradewake/base/clock.h>
@@ -457,7 +458,6 @@ void tw_list_copies_on_past(struct tw_call *call)
 
 enum { BACKLOG_MAX = 10000, BATCH_DEFAULT = 256, BATCH_MAX = 1024 };
 #define EXISTING_AGE_NS (INT64_C(3600) * TW_NS_PER_S)
-#define HOPELESS_NS (30 * TW_NS_PER_S)
 
 /* What is sent before the feed, from memory and from the past, in one order by change_id: a reader goes on at
  * the highest that it has seen.
@@ -474,6 +474,7 @@ struct watch {
     struct tw_change *backlog; /* what was in memory before, by change_id; each held */
     size_t n_backlog, backlog_at;
     bool is_started, owes_caught_up;
+    bool is_over; /* evicted: nothing may follow */
     uint64_t dropped;
     uint64_t last_sent_change_id;
     uint64_t started_change_id; /* the last one when the stream began */
@@ -921,9 +922,9 @@ static void watch_pump(struct tw_call *call, struct watch *watch)
     int64_t due_ns = watch->last_write_mono_ns + watch->heartbeat_ns;
     if (watch->batch_due_mono_ns != 0 && watch->batch_due_mono_ns < due_ns)
         due_ns = watch->batch_due_mono_ns;
-    int64_t write_ns = tw_call_write_started_mono_ns(call);
-    if (write_ns != 0)
-        due_ns = write_ns + HOPELESS_NS;
+    int64_t hopeless_ns = tw_reader_due_mono_ns(call);
+    if (hopeless_ns != INT64_MAX) /* nothing else can be done before */
+        due_ns = hopeless_ns;
     tw_call_timer_set(call, due_ns > now_ns ? due_ns : now_ns + TW_NS_PER_MS);
 }
 
@@ -972,6 +973,7 @@ static void watch_end(struct watch *watch)
         return;
     tw_engine_feed_close(watch->feed); /* it names the call */
     watch->feed = NULL;
+    tw_watcher_give();
     watch_release(watch);
 }
 
@@ -980,9 +982,15 @@ void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *re
 {
     (void)invalid;
     struct tw_refusal refusal = {0};
+    if (!tw_watcher_take(&refusal)) {
+        tw_call_refuse(call, &refusal);
+        return;
+    }
     struct watch *watch = calloc(1, sizeof *watch);
     if (watch != NULL)
         atomic_init(&watch->refs, 1);
+    else
+        tw_watcher_give();
     if (watch != NULL && watch_begin(watch, call, request, &refusal)) {
         tw_call_data_set(call, watch);
         watch_pump(call, watch);
@@ -999,7 +1007,7 @@ void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *re
 void tw_watch_copies_on_news(struct tw_call *call)
 {
     struct watch *watch = tw_call_data(call);
-    if (watch == NULL)
+    if (watch == NULL || watch->is_over)
         return;
     if (watch->is_asked && atomic_load(&watch->is_answered) && !past_take(call, watch))
         return;
@@ -1009,16 +1017,11 @@ void tw_watch_copies_on_news(struct tw_call *call)
 void tw_watch_copies_on_timer(struct tw_call *call)
 {
     struct watch *watch = tw_call_data(call);
-    int64_t write_ns = tw_call_write_started_mono_ns(call);
-    if (watch == NULL)
+    if (watch == NULL || watch->is_over)
         return;
-    if (write_ns == 0 || tw_mono_ns() - write_ns < HOPELESS_NS) {
+    watch->is_over = tw_reader_evict(call, tw_mono_ns());
+    if (!watch->is_over)
         watch_pump(call, watch);
-        return;
-    }
-    struct tw_refusal refusal = {0};
-    tw_refuse(&refusal, REFUSAL(SUBSCRIBER_TOO_SLOW), NULL, "nothing was read for 30 s");
-    tw_call_evict(call, &refusal);
 }
 
 void tw_watch_copies_on_finished(struct tw_call *call, bool cancelled)

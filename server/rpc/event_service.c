@@ -1,4 +1,5 @@
 /* event_service.c - tradewake.v1.EventService. */
+#include "readers.h"
 #include "services.h"
 
 #include <tradewake/base/clock.h>
@@ -284,6 +285,8 @@ struct event_stream {
     uint32_t head, tail; /* run freely, compared only by difference */
     bool is_paused, is_half_closed;
     bool is_waiting; /* until the event to be answered next is durable */
+    bool is_watched; /* a timer will look whether the reader is hopeless */
+    bool is_over;    /* it was: nothing may follow */
     struct stream_answer answers[TW_STREAM_UNANSWERED_MAX];
 };
 
@@ -364,10 +367,20 @@ static bool is_ready(struct tw_call *call, struct event_stream *stream, struct s
     tw_call_ref(call);
     if (!tw_record_wait(record, TW_WAIT_ACCEPTED, wake_call, call)) {
         stream->is_waiting = false;
+        stream->is_watched = true;
         tw_call_unref(call);
         tw_call_timer_set(call, tw_mono_ns() + TW_NS_PER_MS);
     }
     return false;
+}
+
+/* One timer while a write is out, not one per answer. */
+static void reader_watch(struct tw_call *call, struct event_stream *stream)
+{
+    int64_t due_ns = tw_reader_due_mono_ns(call);
+    stream->is_watched = due_ns != INT64_MAX;
+    if (stream->is_watched)
+        tw_call_timer_set(call, due_ns);
 }
 
 static void stream_pump(struct tw_call *call, struct event_stream *stream)
@@ -385,6 +398,8 @@ static void stream_pump(struct tw_call *call, struct event_stream *stream)
     }
     if (stream->is_half_closed && stream->tail == stream->head)
         tw_call_end(call);
+    else if (!stream->is_watched)
+        reader_watch(call, stream);
 }
 
 static struct tw_refusal *refusal_keep(const struct tw_refusal *refusal)
@@ -435,10 +450,21 @@ void tw_stream_events_on_writable(struct tw_call *call)
 void tw_stream_events_on_news(struct tw_call *call)
 {
     struct event_stream *stream = tw_call_data(call);
-    if (stream == NULL)
+    if (stream == NULL || stream->is_over)
         return;
     stream->is_waiting = false;
     stream_pump(call, stream);
+}
+
+void tw_stream_events_on_timer(struct tw_call *call)
+{
+    struct event_stream *stream = tw_call_data(call);
+    if (stream == NULL || stream->is_over)
+        return;
+    stream->is_watched = false;
+    stream->is_over = tw_reader_evict(call, tw_mono_ns());
+    if (!stream->is_over)
+        stream_pump(call, stream);
 }
 
 void tw_stream_events_on_half_close(struct tw_call *call)

@@ -1,5 +1,9 @@
 #include "health.h"
 
+#include "readers.h"
+
+#include <tradewake/base/clock.h>
+
 #include <grpc/health/v1/health.pb-c.h>
 
 #include <assert.h>
@@ -133,6 +137,13 @@ void tw_health_watch_on_news(struct tw_call *call)
     response.status = status;
     watcher->has_sent = tw_call_write(call, &response.base, false);
     watcher->sent = status;
+    tw_call_timer_set(call, tw_reader_due_mono_ns(call));
+}
+
+void tw_health_watch_on_timer(struct tw_call *call)
+{
+    if (!tw_reader_evict(call, tw_mono_ns()))
+        tw_call_timer_set(call, tw_reader_due_mono_ns(call)); /* a later write is out */
 }
 
 void tw_health_watch_on_request(struct tw_call *call, const ProtobufCMessage *request,

@@ -33,6 +33,7 @@ void tw_health_check_on_request(struct tw_call *call, const ProtobufCMessage *re
 void tw_health_watch_on_request(struct tw_call *call, const ProtobufCMessage *request,
                                 const struct tw_refusal *invalid);
 void tw_health_watch_on_news(struct tw_call *call);
+void tw_health_watch_on_timer(struct tw_call *call);
 void tw_health_watch_on_finished(struct tw_call *call, bool cancelled);
 
 /* clang-format off */
@@ -40,7 +41,8 @@ void tw_health_watch_on_finished(struct tw_call *call, bool cancelled);
     {.path = "/grpc.health.v1.Health/Check", .on_request = tw_health_check_on_request},             \
     {.path = "/grpc.health.v1.Health/Watch", .watches = true,                                       \
      .on_request = tw_health_watch_on_request, .on_post = tw_health_watch_on_news,                  \
-     .on_writable = tw_health_watch_on_news, .on_finished = tw_health_watch_on_finished}
+     .on_writable = tw_health_watch_on_news, .on_timer = tw_health_watch_on_timer,                  \
+     .on_finished = tw_health_watch_on_finished}
 /* clang-format on */
 
 #endif

@@ -1,5 +1,7 @@
 #include "metrics_service.h"
 
+#include "readers.h"
+
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
 #include <tradewake/core/check.h>
@@ -24,7 +26,6 @@
 #define WINDOW_NS_MIN     (100 * TW_NS_PER_MS)
 #define WINDOW_NS_MAX     (3600 * TW_NS_PER_S)
 #define HEARTBEAT_NS      (15 * TW_NS_PER_S)
-#define HOPELESS_NS       (30 * TW_NS_PER_S) /* one message has not been taken for so long */
 #define BUSY_RETRY_NS     (100 * TW_NS_PER_MS)
 
 /* A sample's ids, numbers and tags on the wire; and what it takes while it is put together. */
@@ -410,22 +411,6 @@ static bool watch_write(struct watch *watch, const ProtobufCMessage *message, in
     return is_written;
 }
 
-/* A reader that has not taken one message in HOPELESS_NS never will. */
-static bool evict_if_hopeless(struct watch *watch, int64_t now_mono_ns)
-{
-    int64_t since_mono_ns = tw_call_write_started_mono_ns(watch->call);
-    if (since_mono_ns == 0 || now_mono_ns - since_mono_ns < HOPELESS_NS)
-        return false;
-
-    struct tw_refusal refusal;
-    tw_refuse(&refusal, REASON(SUBSCRIBER_TOO_SLOW), NULL,
-              "no message was taken for %lld s; watch again, and read as fast as they come",
-              (long long)(HOPELESS_NS / TW_NS_PER_S));
-    watch->is_over = true;
-    tw_call_evict(watch->call, &refusal);
-    return true;
-}
-
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -434,13 +419,11 @@ static int64_t earlier(int64_t a, int64_t b)
 /* When to look again though nobody says anything. */
 static void watch_timer_set(struct watch *watch)
 {
-    int64_t since_mono_ns = tw_call_write_started_mono_ns(watch->call);
-    int64_t due_mono_ns = INT64_MAX;
-    if (since_mono_ns != 0)
-        due_mono_ns = since_mono_ns + HOPELESS_NS;
-    else if (watch->has_started)
+    int64_t due_mono_ns = tw_reader_due_mono_ns(watch->call);
+    bool is_write_out = due_mono_ns != INT64_MAX;
+    if (!is_write_out && watch->has_started)
         due_mono_ns = watch->heartbeat_due_mono_ns;
-    if (since_mono_ns == 0 && watch->batch_due_mono_ns != 0)
+    if (!is_write_out && watch->batch_due_mono_ns != 0)
         due_mono_ns = earlier(due_mono_ns, watch->batch_due_mono_ns);
     tw_call_timer_set(watch->call, due_mono_ns);
 }
@@ -450,7 +433,10 @@ void tw_metrics_watch_on_news(struct tw_call *call)
 {
     struct watch *watch = tw_call_data(call);
     int64_t now_mono_ns = tw_mono_ns();
-    if (watch == NULL || watch->is_over || evict_if_hopeless(watch, now_mono_ns))
+    if (watch == NULL || watch->is_over)
+        return;
+    watch->is_over = tw_reader_evict(call, now_mono_ns);
+    if (watch->is_over)
         return;
 
     while (tw_call_is_writable(call) && watch->next(watch, now_mono_ns))

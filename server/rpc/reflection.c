@@ -1,5 +1,8 @@
 #include "reflection.h"
 
+#include "readers.h"
+
+#include <tradewake/base/clock.h>
 #include <tradewake/wire/descriptors.h>
 #include <tradewake/wire/message.h>
 
@@ -334,6 +337,13 @@ void tw_reflection_on_request(struct tw_call *call, const ProtobufCMessage *requ
     bool is_sent = tw_call_write(call, response, false);
     (void)is_sent; /* false only after the end */
     tw_call_reading_pause(call);
+    tw_call_timer_set(call, tw_reader_due_mono_ns(call));
+}
+
+void tw_reflection_on_timer(struct tw_call *call)
+{
+    if (!tw_reader_evict(call, tw_mono_ns()))
+        tw_call_timer_set(call, tw_reader_due_mono_ns(call)); /* a later write is out */
 }
 
 void tw_reflection_on_writable(struct tw_call *call)

@@ -16,16 +16,17 @@ void tw_reflection_methods_set(const struct tw_wire_method *methods);
 void tw_reflection_on_request(struct tw_call *call, const ProtobufCMessage *request,
                               const struct tw_refusal *invalid);
 void tw_reflection_on_writable(struct tw_call *call);
+void tw_reflection_on_timer(struct tw_call *call);
 void tw_reflection_on_half_close(struct tw_call *call);
 
 /* clang-format off */
 #define TW_REFLECTION_METHODS                                                                       \
     {.path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",                           \
      .on_request = tw_reflection_on_request, .on_writable = tw_reflection_on_writable,              \
-     .on_half_close = tw_reflection_on_half_close},                                                 \
+     .on_timer = tw_reflection_on_timer, .on_half_close = tw_reflection_on_half_close},             \
     {.path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",                      \
      .on_request = tw_reflection_on_request, .on_writable = tw_reflection_on_writable,              \
-     .on_half_close = tw_reflection_on_half_close}
+     .on_timer = tw_reflection_on_timer, .on_half_close = tw_reflection_on_half_close}
 /* clang-format on */
 
 #endif

@@ -35,6 +35,7 @@ void tw_stream_events_on_request(struct tw_call *call, const ProtobufCMessage *r
                                  const struct tw_refusal *invalid);
 void tw_stream_events_on_writable(struct tw_call *call);
 void tw_stream_events_on_news(struct tw_call *call);
+void tw_stream_events_on_timer(struct tw_call *call);
 void tw_stream_events_on_half_close(struct tw_call *call);
 void tw_stream_events_on_finished(struct tw_call *call, bool cancelled);
 void tw_get_event_on_request(struct tw_call *call, const ProtobufCMessage *request,
@@ -100,7 +101,7 @@ TW_FOLLOWER_METHOD_MAP(TW_FOLLOWER_METHOD_DECLARE)
     {.path = "/tradewake.v1.EventService/StreamEvents", .request_bytes_max = TW_EVENT_BYTES_MAX,     \
      .takes_invalid = true, .on_request = tw_stream_events_on_request,                               \
      .on_writable = tw_stream_events_on_writable, .on_post = tw_stream_events_on_news,               \
-     .on_timer = tw_stream_events_on_news,                                                           \
+     .on_timer = tw_stream_events_on_timer,                                                          \
      .on_half_close = tw_stream_events_on_half_close,                                                \
      .on_finished = tw_stream_events_on_finished},                                                   \
     {.path = "/tradewake.v1.EventService/SyncMaster", .on_request = tw_sync_master_on_request},      \

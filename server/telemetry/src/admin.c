@@ -320,7 +320,8 @@ static void on_answered(struct tw_task *task)
     reading.has_backlog = callbacks->backlog != NULL;
     reading.backlog_bytes = reading.has_backlog ? callbacks->backlog(callbacks->context) : 0;
     reading.breach = callbacks->breach;
-    reading.breach_context = callbacks->context;
+    reading.line = callbacks->line;
+    reading.context = callbacks->context;
     reading.has_history = callbacks->history != NULL &&
                           callbacks->history(callbacks->context, &reading.history_behind, &reading.is_history_failing);
     tw_telemetry_executor_get(telemetry, &reading.executor);

@@ -197,8 +197,17 @@ static void gate_lines(struct text *text, const struct metrics_reading *reading)
         return;
     text_add(text, "# HELP tradewake_gate_breaches_total Orders that the last gate did not let through; the follower's opens "
                    "wait for RearmGate.\n# TYPE tradewake_gate_breaches_total counter\n");
-    for (unsigned i = 0; (word = reading->breach(reading->breach_context, i, &count)) != NULL; i++)
+    for (unsigned i = 0; (word = reading->breach(reading->context, i, &count)) != NULL; i++)
         text_add(text, "tradewake_gate_breaches_total{breach=\"%s\"} %llu\n", word, (unsigned long long)count);
+}
+
+static void server_lines(struct text *text, const struct metrics_reading *reading)
+{
+    struct tw_metric_line more;
+    for (unsigned i = 0; reading->line != NULL && reading->line(reading->context, i, &more); i++) {
+        const struct line row = {more.name, more.labels, more.type, more.help, more.value};
+        lines(text, &row, 1);
+    }
 }
 
 /* The names that every Prometheus client library gives a process; without our prefix. */
@@ -259,6 +268,7 @@ void metrics_text(struct text *text, const struct metrics_reading *reading)
     history_lines(text, reading);
     backlog_lines(text, reading);
     gate_lines(text, reading);
+    server_lines(text, reading);
     info_line(text, "build_info", "version", reading->version, "The version that runs; always 1.");
     info_line(text, "instance_info", "instance_id", reading->instance_id,
               "Changes with every start; always 1.");

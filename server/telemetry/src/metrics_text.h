@@ -18,7 +18,8 @@ struct metrics_reading {
     bool has_backlog;
     uint64_t backlog_bytes;
     const char *(*breach)(void *context, unsigned index, uint64_t *ret_count); /* NULL = none */
-    void *breach_context;
+    bool (*line)(void *context, unsigned index, struct tw_metric_line *ret); /* NULL = none */
+    void *context; /* of both */
     struct tw_telemetry_executor executor;
     struct tw_sampler_totals sampler;
     struct process_reading process;

@@ -81,6 +81,8 @@ struct tw_settings {
     bool paper_control;
     int64_t metrics_warm_up_ns;
     uint32_t metrics_streams_per_peer;
+    int64_t streams_hopeless_after_ns;
+    uint32_t streams_watchers_max;
     int64_t drain_lame_duck_ns;
     int64_t drain_timeout_ns;
     int64_t listener_dead_after_ns; /* 0 = never */

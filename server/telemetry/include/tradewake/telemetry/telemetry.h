@@ -32,6 +32,14 @@ struct tw_health_check {
     bool (*passes)(void *context, char *why, size_t size);
 };
 
+/* A line of /metrics that the server adds. */
+struct tw_metric_line {
+    const char *name;   /* without "tradewake_" */
+    const char *labels; /* "" or "{kind=\"ready\"}" */
+    const char *type, *help; /* NULL = another line of the family before */
+    uint64_t value;
+};
+
 /* What the server answers. All are called with `context`, from the moment tw_telemetry_start() is
  * entered until tw_telemetry_admin_close() has returned and no RPC is left.
  * Thread: house, rpc and stream, several at once.  Blocks: no. */
@@ -56,6 +64,9 @@ struct tw_telemetry_callbacks {
     /* Orders that the last gate did not let through, by what was wrong with them: the word of breach `index`, from 0
      * up; NULL behind the last. NULL = there is no gate. */
     const char *(*breach)(void *context, unsigned index, uint64_t *ret_count);
+
+    /* The lines that are the server's own: line `index`, from 0 up; false behind the last. NULL = there are none. */
+    bool (*line)(void *context, unsigned index, struct tw_metric_line *ret);
 
     /* /readyz: 200 when all pass, else 503. /livez likewise; no checks = alive. Both arrays end
      * with .name == NULL; NULL = none. */

@@ -1,0 +1,35 @@
+#include "metric_lines.h"
+
+#include "readers.h"
+
+#include <tradewake/engine/engine.h>
+
+static uint64_t streams_evicted(struct tw_engine *engine)
+{
+    (void)engine;
+    return tw_readers_evicted();
+}
+
+static uint64_t copy_watchers(struct tw_engine *engine)
+{
+    (void)engine;
+    return tw_watchers_count();
+}
+
+static const struct {
+    const char *name, *labels, *type, *help;
+    uint64_t (*read)(struct tw_engine *engine);
+} rows[] = {
+    {"streams_evicted_total", "", "counter", "Streams that were ended because nobody read them (streams.hopeless_after).",
+     streams_evicted},
+    {"copy_watchers", "", "gauge", "Streams of copies that are open; at most streams.watchers_max.", copy_watchers},
+};
+
+bool metric_line(struct tw_engine *engine, unsigned index, struct tw_metric_line *ret)
+{
+    if (engine == NULL || index >= sizeof rows / sizeof rows[0])
+        return false;
+    *ret = (struct tw_metric_line){rows[index].name, rows[index].labels, rows[index].type, rows[index].help,
+                                   rows[index].read(engine)};
+    return true;
+}
