@@ -102,12 +102,18 @@ static size_t settings_merge(struct tw_adapter_setting *merged, size_t n,
     return n;
 }
 
+const char *bench_adapter(const struct adapter_under_test *under_test)
+{
+    return under_test->adapter != NULL ? under_test->adapter : under_test->ops->name;
+}
+
 void bench_session_open(struct bench *bench, struct conformance_settings more)
 {
     struct tw_adapter_setting settings[BENCH_SETTINGS_MAX];
     size_t n = settings_merge(settings, 0, bench->under_test->settings);
     n = settings_merge(settings, n, more);
     struct tw_session_options options = {.follower_id = "conformance",
+                                         .adapter = bench_adapter(bench->under_test),
                                          .settings = settings,
                                          .n_settings = n,
                                          .credentials_ref = "",
@@ -148,7 +154,7 @@ void bench_start(struct bench *bench, const struct adapter_under_test *under_tes
                             .lock = PTHREAD_MUTEX_INITIALIZER,
                             .news = PTHREAD_COND_INITIALIZER};
     cr_assert_eq(tw_reactor_start("conformance", &bench->reactor, &error), TW_OK, "%s", error.text);
-    struct tw_adapter_options options = {.reactor = bench->reactor};
+    struct tw_adapter_options options = {.reactor = bench->reactor, .own = under_test->own};
     cr_assert_eq(under_test->ops->open(&options, &bench->adapter, &error), TW_OK, "open: %s",
                  error.text);
     bench_session_open(bench, more);

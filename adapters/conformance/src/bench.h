@@ -37,6 +37,7 @@ struct round {
 void bench_start(struct bench *bench, const struct adapter_under_test *under_test,
                  struct conformance_settings more);
 void bench_stop(struct bench *bench);
+const char *bench_adapter(const struct adapter_under_test *under_test);
 void bench_session_open(struct bench *bench, struct conformance_settings more);
 void bench_session_close(struct bench *bench);
 /* Waits until the host has heard so many connections; fails the test after ten seconds. */

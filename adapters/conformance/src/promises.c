@@ -52,7 +52,7 @@ void conformance_an_unknown_setting_is_refused_by_its_name(
 {
     struct tw_adapter_setting setting = {"no_such_setting", "1"};
     struct tw_session_options options = {
-        .follower_id = "conformance", .settings = &setting, .n_settings = 1, .credentials_ref = ""};
+        .follower_id = "conformance", .adapter = bench_adapter(under_test), .settings = &setting, .n_settings = 1, .credentials_ref = ""};
     struct bench bench;
     struct tw_error error = {{0}};
     char key[65] = "";

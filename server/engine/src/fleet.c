@@ -267,6 +267,7 @@ static bool session_options_fill(const Tradewake__V1__Follower *m, struct tw_ada
         settings[i] = (struct tw_adapter_setting){m->adapter_config[i]->key, m->adapter_config[i]->value};
     *ret = (struct tw_session_options){
         .follower_id = m->follower_id,
+        .adapter = m->adapter,
         .settings = settings,
         .n_settings = m->n_adapter_config,
         .credentials_ref = m->credentials_ref,

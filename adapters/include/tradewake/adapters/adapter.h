@@ -83,6 +83,7 @@ struct tw_adapter_setting {
 
 struct tw_session_options {
     const char *follower_id;
+    const char *adapter; /* as the follower says it: "paper", "plugin:NAME" */
     const struct tw_adapter_setting *settings; /* adapter_config; unknown keys are refused. No value is a
                                                 * secret, some are "secret:NAME": secret.h */
     size_t n_settings;
@@ -94,6 +95,7 @@ struct tw_adapter_options {
     const char *state_dir; /* the adapter's own folder, there already; NULL = keep nothing */
     struct tw_reactor *reactor;
     const char *secrets_dir; /* where "secret:NAME" is a file, see secret.h; stays; NULL = nowhere */
+    const void *own; /* what the configuration says to this adapter alone, as its header has it; stays; NULL = nothing */
 };
 
 #define TW_ADAPTER_ABI_MAJOR 1u

@@ -23,6 +23,8 @@ struct conformance_settings {
 
 struct adapter_under_test {
     const struct tw_adapter_ops *ops;
+    const void *own;     /* of tw_adapter_options */
+    const char *adapter; /* as a follower says it; NULL = ops->name */
     struct conformance_settings settings; /* of every session */
 
     /* What is traded: decimals as text. part is less than volume, both multiples of the step. */
