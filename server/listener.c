@@ -108,6 +108,13 @@ void listener_clear(struct listener *listener)
 
 /* ---- A question ---- */
 
+static void refused(struct listener *listener, int64_t now_mono_ns)
+{
+    fd_close(&listener->question);
+    if (listener->refused_mono_ns == 0)
+        listener->refused_mono_ns = now_mono_ns;
+}
+
 static void ask(struct listener *listener, int64_t now_mono_ns)
 {
     listener->asked_mono_ns = now_mono_ns;
@@ -116,10 +123,20 @@ static void ask(struct listener *listener, int64_t now_mono_ns)
     int fd = socket(listener->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener->question = fd;
-    if (fd >= 0 &&
-        connect(fd, (const struct sockaddr *)&listener->address, listener->address_size) != 0 &&
-        errno != EINPROGRESS)
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&listener->address, listener->address_size) == 0 ||
+        errno == EINPROGRESS)
+        return;
+    if (errno == ECONNREFUSED)
+        refused(listener, now_mono_ns);
+    else
         fd_close(&listener->question);
+}
+
+static bool is_refused(int fd)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED;
 }
 
 static short events_of(int fd)
@@ -165,22 +182,36 @@ static bool is_accepted(const struct listener *listener)
 static void answered(struct listener *listener)
 {
     fd_close(&listener->question);
-    if (!atomic_exchange(&listener->is_answering, true))
-        tw_log(TW_LOG_INFO, "listener.answers", "again=yes");
+    bool is_back = !atomic_exchange(&listener->is_answering, true);
+    if (is_back || !listener->has_answered)
+        tw_log(TW_LOG_INFO, "listener.answers", "again=%s", is_back ? "yes" : "no");
+    listener->has_answered = true;
 }
 
-static int64_t unanswered(struct listener *listener, int64_t now_mono_ns)
+static int64_t silent(struct listener *listener, int64_t silent_ns)
 {
-    int64_t silent_ns = now_mono_ns - listener->greeted_mono_ns;
-    if (silent_ns >= LATE_NS && is_accepted(listener)) {
-        answered(listener);
-        return 0;
-    }
     if (silent_ns >= UNREADY_NS && atomic_exchange(&listener->is_answering, false))
         tw_log(TW_LOG_WARN, "listener.silent",
                "ready=no silent_ms=%lld why=\"the own port takes no connection\"",
                (long long)(silent_ns / TW_NS_PER_MS));
     return silent_ns;
+}
+
+static int64_t unanswered(struct listener *listener, int64_t now_mono_ns)
+{
+    int64_t silent_ns = now_mono_ns - listener->greeted_mono_ns;
+    if (silent_ns < LATE_NS || !is_accepted(listener))
+        return silent(listener, silent_ns);
+    answered(listener);
+    return 0;
+}
+
+/* Nobody has taken a connection since the first refusal. */
+static int64_t unreachable(struct listener *listener, int64_t now_mono_ns)
+{
+    if (!listener->has_answered || listener->refused_mono_ns == 0)
+        return 0;
+    return silent(listener, now_mono_ns - listener->refused_mono_ns);
 }
 
 int64_t listener_look(struct listener *listener, int64_t now_mono_ns)
@@ -190,13 +221,14 @@ int64_t listener_look(struct listener *listener, int64_t now_mono_ns)
     if (listener->question < 0) {
         if (listener->asked_mono_ns == 0 || now_mono_ns - listener->asked_mono_ns >= ASK_EVERY_NS)
             ask(listener, now_mono_ns);
-        return 0;
+        return unreachable(listener, now_mono_ns);
     }
     short events = events_of(listener->question);
     if (!listener->is_greeted && (events & POLLOUT) != 0 && (events & (POLLERR | POLLHUP)) == 0) {
         (void)send(listener->question, listener->greeting, listener->greeting_bytes, MSG_NOSIGNAL);
         listener->is_greeted = true;
         listener->greeted_mono_ns = now_mono_ns;
+        listener->refused_mono_ns = 0;
     }
     if (listener->is_greeted && (events & (POLLIN | POLLERR | POLLHUP)) != 0) {
         answered(listener); /* an end is an answer, too: it was taken */
@@ -204,9 +236,11 @@ int64_t listener_look(struct listener *listener, int64_t now_mono_ns)
     }
     if (listener->is_greeted)
         return unanswered(listener, now_mono_ns);
-    if ((events & (POLLERR | POLLHUP)) != 0 || now_mono_ns - listener->asked_mono_ns >= CONNECT_NS)
+    if ((events & (POLLERR | POLLHUP)) != 0 && is_refused(listener->question))
+        refused(listener, now_mono_ns);
+    else if ((events & (POLLERR | POLLHUP)) != 0 || now_mono_ns - listener->asked_mono_ns >= CONNECT_NS)
         fd_close(&listener->question);
-    return 0;
+    return unreachable(listener, now_mono_ns);
 }
 
 bool listener_is_answering(const struct listener *listener)

@@ -1,12 +1,13 @@
 /* listener.h - whether the server's own port still takes connections.
  *
- * The gRPC core's listener ends for good when accept() fails once for want of a file descriptor
- * (CVE-2023-4785), and the process goes on as if nothing were wrong. So the server asks itself: it
- * connects to its own port like any client and waits for the first bytes that come back, which with
- * TLS are the answer to a ClientHello. A flood of connections makes them late, by more than any
- * limit; so before silence counts the kernel is asked whether the connection has been accepted at
- * all (/proc/net/tcp: it has an inode then). A dead listener accepts none. A connection that does
- * not even come about proves nothing, and ends nothing.
+ * The gRPC core's listener ends for good when accept() fails once in a way that it does not know, and the
+ * process goes on as if nothing were wrong; tradewake/base/accept.h keeps the known ways from it. So the
+ * server asks itself: it connects to its own port like any client and waits for the first bytes that come
+ * back, which with TLS are the answer to a ClientHello. A flood of connections makes them late, by more than
+ * any limit; so before silence counts the kernel is asked whether the connection has been accepted at
+ * all (/proc/net/tcp: it has an inode then). A dead listener accepts none. A port that refuses has nobody
+ * who listens, if it ever answered. Any other connection that does not come about proves nothing, and ends
+ * nothing. Each question also makes a listener look again that was told "nobody waits" in a shortage.
  *
  * Thread: one, but listener_is_answering(), which any may call. Blocks: no. */
 #ifndef TW_LISTENER_H
@@ -29,6 +30,8 @@ struct listener {
     bool is_greeted;
     int64_t asked_mono_ns;   /* when the last question began */
     int64_t greeted_mono_ns; /* since when it waits */
+    bool has_answered;       /* ever */
+    int64_t refused_mono_ns; /* the first of the refusals that came in a row; 0 = the last was none */
     atomic_bool is_answering;
 };
 

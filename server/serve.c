@@ -21,6 +21,7 @@
 #include "services.h"
 
 #include <tradewake/adapters/paper.h>
+#include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
 #include <tradewake/base/crash_point.h>
 #include <tradewake/base/limits.h>
@@ -417,6 +418,7 @@ static tw_status wire_open(struct server *server, struct tw_error *error)
         tw_health_set(names[i], true);
     if (settings->paper_control)
         tw_health_set("tradewake.paper.v1.PaperService", true);
+    (void)tw_accept_bound(settings->listener_connections_max);
     return tw_wire_server_start(&options, methods, &server->wire, error);
 }
 
@@ -594,6 +596,23 @@ static void reload(struct server *server)
         tw_log(TW_LOG_ERROR, "server.reload_failed", "keeps=the_one_before why=\"%s\"", error.text);
 }
 
+struct turned_away {
+    uint64_t count;  /* as it was told last */
+    int64_t mono_ns; /* when */
+};
+
+/* Once in ten seconds at most: a flood is no reason to write one. */
+static void turned_away_tell(struct turned_away *told)
+{
+    uint64_t count = tw_accept_turned_away();
+    int64_t now_mono_ns = tw_mono_ns();
+    if (count == told->count || (told->count > 0 && now_mono_ns - told->mono_ns < 10 * TW_NS_PER_S))
+        return;
+    tw_log(TW_LOG_WARN, "listener.full", "turned_away=%llu do=\"listener.connections_max, or docker/haproxy.cfg in front\"",
+           (unsigned long long)(count - told->count));
+    *told = (struct turned_away){count, now_mono_ns};
+}
+
 /* It takes no more connections and never will: who supervises the process starts it anew. */
 static bool is_listener_dead(struct server *server)
 {
@@ -612,12 +631,14 @@ static int run(struct server *server, const sigset_t *signals)
 {
     static const struct timespec look_again = {1, 0};
     struct stamp known[STAMPED_FILES], now[STAMPED_FILES];
+    struct turned_away told = {0};
     bool is_watched = getenv("WATCHDOG_USEC") != NULL;
     stamps_take(server->settings, known);
     for (;;) {
         int number = sigtimedwait(signals, NULL, &look_again);
         if (number == SIGTERM || number == SIGINT)
             return number;
+        turned_away_tell(&told);
         if (is_listener_dead(server))
             return 0;
         stamps_take(server->settings, now);

@@ -5,6 +5,7 @@
 #include "telemetry_inside.h"
 #include "text.h"
 
+#include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
 #include <tradewake/executor/reactor.h>
 
@@ -500,6 +501,9 @@ static int listen_begin(struct admin *admin, uv_loop_t *loop)
     failure = uv_tcp_bind(&admin->listener, (const struct sockaddr *)&admin->address, 0);
     if (failure == 0)
         failure = uv_listen((uv_stream_t *)&admin->listener, LISTEN_BACKLOG, on_connection);
+    uv_os_fd_t fd;
+    if (failure == 0 && uv_fileno((uv_handle_t *)&admin->listener, &fd) == 0)
+        tw_accept_always(fd); /* CONNECTIONS_MAX is its bound */
     int size = sizeof admin->address;
     if (failure == 0)
         failure = uv_tcp_getsockname(&admin->listener, (struct sockaddr *)&admin->address, &size);

@@ -1,5 +1,6 @@
 #include "metrics_text.h"
 
+#include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
 
 #include <tradewake/v1/copies.pb-c.h>
@@ -162,6 +163,8 @@ static void sampler_lines(struct text *text, const struct metrics_reading *readi
          reading->followers_connected},
         {"followers", "{connected=\"false\"}", NULL, NULL,
          reading->followers_total - reading->followers_connected},
+        {"connections_turned_away_total", "", "counter",
+         "Connections that were closed because listener.connections_max were there.", tw_accept_turned_away()},
         {"ready", "", "gauge", "1 when /readyz answers 200.", reading->is_ready ? 1u : 0u},
     };
     lines(text, rows, sizeof rows / sizeof rows[0]);

@@ -85,6 +85,7 @@ struct tw_settings {
     uint32_t streams_watchers_max;
     int64_t drain_lame_duck_ns;
     int64_t drain_timeout_ns;
+    uint32_t listener_connections_max;
     int64_t listener_dead_after_ns; /* 0 = never */
     bool reflection;
 
