@@ -286,6 +286,7 @@ static void end_on_ground(struct tw_copy *copy, enum gate gate)
         parking_slowly();
         tw_job_finish(&copy->job, TW_JOB_PARK);
         copy_wait_in_slot(copy);
+        copy_let_by(copy);
     }
     if (gate != GATE_WAIT)
         copy_announce(copy);
@@ -350,6 +351,12 @@ static void run(struct tw_job *job)
         copy_land(flight);
 }
 
+void copy_give_back(struct tw_copy *copy)
+{
+    struct tw_job *job = &copy->job;
+    tw_executor_submit(copy->record->engine->executor, &job, 1);
+}
+
 /* Withdrawn before it was sent: by a halt, a deletion, or because the executor stops. */
 static void cancelled(struct tw_job *job)
 {
@@ -357,7 +364,7 @@ static void cancelled(struct tw_job *job)
     struct tw_record *record = copy->record;
     struct tw_slot *slot = copy_slot(copy);
     tw_reason reason = (tw_reason)atomic_load_explicit(&copy->withdrawn_for, memory_order_acquire);
-    if (reason == REASON(OPERATOR)) { /* whoever took it ends it, or gives it back: resolve.c */
+    if (reason == REASON(OPERATOR)) { /* whoever took it ends it, or gives it back: resolve.c, copy_stops.c */
         atomic_store_explicit(&copy->withdrawn_for, REASON(UNSPECIFIED), memory_order_release);
         return;
     }

@@ -36,6 +36,8 @@ void copy_conclude(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_land(struct flight *flight);
 void copy_order_fill(const struct tw_copy *copy, struct tw_order *order);
 void copy_order_asked(const struct tw_copy *copy, struct tw_order *order);
+/* It was taken out of its lane (withdrawn_for OPERATOR): it goes in again, as the last of its key. Without the mutex. */
+void copy_give_back(struct tw_copy *copy);
 
 /* announce.c: never under a lock. */
 void record_count_down(struct tw_record *record, atomic_uint *pending);
@@ -62,6 +64,8 @@ bool copy_modify_again(struct tw_copy *copy, struct tw_verdict *verdict);
 /* A change that was refused is tried again, but nothing waits behind it. */
 void copy_refused_wait(struct tw_copy *copy, struct tw_verdict *verdict);
 void copy_refused_set(struct tw_copy *copy, bool is_refused);
+/* It is parked: who waits behind it goes first, where that is its part. The caller holds its record, and no lock. */
+void copy_let_by(struct tw_copy *copy);
 
 /* copy_answer.c */
 struct tw_verdict copy_judge(struct tw_copy *copy, const struct flight *flight, int64_t now_mono_ns);

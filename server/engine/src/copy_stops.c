@@ -106,17 +106,35 @@ static bool is_in_the_way(const struct tw_copy *copy)
     return jobs > 1;
 }
 
+/* A change for the same key that came later: on a netting account it may be another share's. */
+static struct tw_copy *newer_change(const struct tw_copy *copy)
+{
+    for (const struct tw_leg *leg = copy_slot(copy)->legs; leg != NULL; leg = leg->next)
+        if (leg->key == copy->leg->key && leg->unsent_modify != NULL &&
+            leg->unsent_modify->record->number > copy->record->number)
+            return leg->unsent_modify;
+    return NULL;
+}
+
+/* It waits, and nobody waits behind it: who is there already goes first, once in two times, so that those who are not in
+ * the lane yet do not make it run in circles. */
+static void wait_aside(struct tw_copy *copy)
+{
+    copy->leg->unsent_modify = copy;
+    copy_refused_set(copy, true);
+    copy->lets_by = !copy->lets_by && is_in_the_way(copy) && newer_change(copy) == NULL;
+}
+
 /* Until the price has moved away, which may be never: nothing waits behind it, as behind a stop that was refused. */
 static enum gate wait_frozen(struct tw_copy *copy)
 {
-    struct tw_leg *leg = copy->leg;
-    if (is_in_the_way(copy)) {
-        if (leg->unsent_modify != NULL && leg->unsent_modify != copy)
-            stops_hand_on(copy, leg->unsent_modify);
+    struct tw_copy *newer = newer_change(copy);
+    if (newer != NULL || copy->leg->is_close_planned) {
+        if (newer != NULL && newer->leg == copy->leg)
+            stops_hand_on(copy, newer);
         return gate_end(copy, STATE(CANCELLED), REASON(SUPERSEDED));
     }
-    leg->unsent_modify = copy;
-    copy_refused_set(copy, true);
+    wait_aside(copy);
     copy->wake_mono_ns = tw_mono_ns() + FREEZE_POLL_NS;
     return gate_park(copy, REASON(INVALID_STOPS));
 }
@@ -181,15 +199,13 @@ bool copy_modify_again(struct tw_copy *copy, struct tw_verdict *verdict)
     return true;
 }
 
-/* A change that was refused is tried again, but nothing waits behind it: it is the one that the next change or close
- * takes the place of. */
+/* A change that was refused is tried again, but nothing waits behind it: a newer change or a close takes its place, and
+ * whatever else comes goes first. */
 void copy_refused_wait(struct tw_copy *copy, struct tw_verdict *verdict)
 {
     struct tw_copy *newer = copy->leg->unsent_modify;
-    bool is_in_the_way = newer != NULL || copy->leg->is_close_planned;
-    if (!is_in_the_way) {
-        copy->leg->unsent_modify = copy;
-        copy_refused_set(copy, true);
+    if (newer == NULL && !copy->leg->is_close_planned) {
+        wait_aside(copy);
         return;
     }
     if (newer != NULL)
@@ -197,20 +213,90 @@ void copy_refused_wait(struct tw_copy *copy, struct tw_verdict *verdict)
     *verdict = (struct tw_verdict){.next = TW_NEXT_FINAL, .state = STATE(CANCELLED), .reason = REASON(SUPERSEDED)};
 }
 
-static bool is_refused_of(struct tw_job *job, void *context)
+/* A change of this key that is not at the broker now. */
+static struct tw_copy *waiting_change(struct tw_job *job, uint64_t key)
 {
     struct tw_copy *copy = copy_of_job(job);
-    if (copy == NULL || job->key != *(const uint64_t *)context || copy->op != TW_OP_MODIFY ||
-        !atomic_load_explicit(&copy->may_be_withdrawn, memory_order_acquire) ||
-        !atomic_load_explicit(&copy->is_refused, memory_order_relaxed))
+    bool is_one = copy != NULL && job->key == key && copy->op == TW_OP_MODIFY &&
+                  atomic_load_explicit(&copy->may_be_withdrawn, memory_order_acquire);
+    return is_one ? copy : NULL;
+}
+
+static bool is_refused(const struct tw_copy *copy)
+{
+    return atomic_load_explicit(&copy->is_refused, memory_order_relaxed);
+}
+
+static bool is_refused_of(struct tw_job *job, void *context)
+{
+    const struct tw_leg *leg = context;
+    struct tw_copy *copy = waiting_change(job, leg->key);
+    if (copy == NULL || copy->leg != leg || !is_refused(copy))
         return false;
     atomic_store_explicit(&copy->withdrawn_for, REASON(SUPERSEDED), memory_order_release);
     return true;
 }
 
-void copy_refused_withdraw(const struct tw_leg *leg)
+void copy_refused_withdraw(struct tw_leg *leg)
 {
-    uint64_t key = leg->key;
     if (atomic_load_explicit(&leg->slot->stops_refused, memory_order_relaxed) > 0)
-        (void)tw_lane_cancel(leg->slot->lane, is_refused_of, &key);
+        (void)tw_lane_cancel(leg->slot->lane, is_refused_of, leg);
+}
+
+/* Changes of one key on their way to its end, oldest first. */
+struct stepping {
+    uint64_t key;
+    uint32_t n;
+    struct tw_copy *copies[16];
+};
+
+/* The first is one that waits; those behind it go with it, so that the newest stays the last. */
+static bool steps_back(struct tw_job *job, void *context)
+{
+    struct stepping *stepping = context;
+    struct tw_copy *copy = waiting_change(job, stepping->key);
+    if (copy == NULL || stepping->n == sizeof stepping->copies / sizeof stepping->copies[0] ||
+        (stepping->n == 0 && !is_refused(copy)))
+        return false;
+    tw_record_hold(copy->record);
+    stepping->copies[stepping->n++] = copy;
+    atomic_store_explicit(&copy->withdrawn_for, REASON(OPERATOR), memory_order_release);
+    return true;
+}
+
+/* Under the fleet lock: a lane that looks empty for a moment is freed when its follower is deleted. */
+static void step_back(struct tw_slot *slot, uint64_t key)
+{
+    struct stepping stepping = {.key = key};
+    if (slot->lane == NULL)
+        return;
+    (void)tw_lane_cancel(slot->lane, steps_back, &stepping);
+    for (uint32_t i = 0; i < stepping.n; i++) {
+        struct tw_record *record = stepping.copies[i]->record;
+        copy_give_back(stepping.copies[i]);
+        tw_record_release(record);
+    }
+}
+
+void copy_refused_step_back(struct tw_slot *slot, uint64_t key)
+{
+    if (atomic_load_explicit(&slot->stops_refused, memory_order_relaxed) == 0)
+        return;
+    pthread_rwlock_rdlock(&slot->engine->fleet_lock);
+    step_back(slot, key);
+    pthread_rwlock_unlock(&slot->engine->fleet_lock);
+}
+
+void copy_let_by(struct tw_copy *copy)
+{
+    struct tw_slot *slot = copy_slot(copy);
+    if (!is_refused(copy))
+        return;
+    pthread_rwlock_rdlock(&slot->engine->fleet_lock);
+    pthread_mutex_lock(&slot->mutex);
+    bool lets_by = !copy_is_over(copy) && copy->lets_by; /* not over: its job is in the lane */
+    pthread_mutex_unlock(&slot->mutex);
+    if (lets_by)
+        step_back(slot, copy->job.key);
+    pthread_rwlock_unlock(&slot->engine->fleet_lock);
 }

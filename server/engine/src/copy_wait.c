@@ -186,6 +186,7 @@ void copy_wait_for(struct tw_copy *copy, const struct tw_verdict *verdict)
     case TW_NEXT_CALL:
         tw_crash_point("copy.refused");
         wake_at(copy, verdict->at_mono_ns);
+        copy_let_by(copy);
         tw_crash_point("copy.backing_off");
         break;
     case TW_NEXT_LOOKUP:

@@ -310,7 +310,8 @@ struct tw_copy {
     bool is_full_close, reduces_risk;
     bool is_applied;     /* in leg->applied */
     bool is_applied_anew; /* has changed since its outcome was written down */
-    atomic_bool is_refused; /* a change that is tried again: what comes for its position takes its place */
+    atomic_bool is_refused; /* a change that is tried again: what comes for its position goes first, or takes its place */
+    bool lets_by;        /* of such a change: those that were there already go before its next try */
     bool is_skipped;     /* from the start */
     bool is_change_queued, is_indexed, is_parked, has_id;
     bool is_sent_counted, is_done_counted, is_call_out, is_sampled;
@@ -640,9 +641,11 @@ void copy_order_id(const struct tw_copy *copy, uint32_t leg, uint32_t attempt,
                    char ret[TW_COPY_ID_BYTES]);
 void copy_id_make(const struct tw_copy *copy, char ret[TW_COPY_ID_BYTES]);
 void copy_wake_parked(struct tw_slot *slot);
-/* A close of the leg is about to be planned: a change that is tried again and would be before it is withdrawn.
+/* A full close of the leg is about to be planned: a change of it that is tried again and would be before it is withdrawn.
  * Without the slot's mutex. */
-void copy_refused_withdraw(const struct tw_leg *leg);
+void copy_refused_withdraw(struct tw_leg *leg);
+/* What was submitted for this key goes before changes that are tried again. The same. */
+void copy_refused_step_back(struct tw_slot *slot, uint64_t key);
 /* What the copy did is in its leg, and neither is in the log: from now on the leg is written with it. And: its outcome is in
  * the log. Under the slot's mutex. */
 void applied_note(struct tw_copy *copy);

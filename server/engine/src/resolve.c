@@ -140,12 +140,6 @@ static bool copy_take(struct tw_copy *copy)
     return lane != NULL && tw_lane_cancel(lane, word_is_for, copy) > 0;
 }
 
-static void copy_give_back(struct tw_copy *copy)
-{
-    struct tw_job *job = &copy->job;
-    tw_executor_submit(copy->record->engine->executor, &job, 1);
-}
-
 /* The same way as an answer of a look-up. The reason is the operator's, and what goes on goes on at once. False: it is not
  * UNKNOWN any more, and was given back. */
 static bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)

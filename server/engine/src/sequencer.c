@@ -244,6 +244,7 @@ struct planning {
     int64_t now_wall_ns;
     bool is_full_close;
     bool is_closed_already; /* its close came before it, and there may be something to be closed */
+    bool meets_refused;     /* somebody has a change of stops that is tried again */
     /* Decides one copy: leaves it QUEUED and ready, or ends it with a reason. */
     void (*plan_one)(struct planning *planning, struct tw_copy *copy);
 };
@@ -684,10 +685,11 @@ static void plan_copy(struct planning *p, struct tw_copy *copy)
         return;
     }
     struct tw_slot *slot = copy->subscription->slot;
-    const struct tw_leg *leg = p->plan_one == plan_one_close && p->position != NULL &&
-                                       atomic_load_explicit(&slot->stops_refused, memory_order_relaxed) > 0
-                                   ? position_leg(p->position, slot)
-                                   : NULL;
+    bool meets_refused = atomic_load_explicit(&slot->stops_refused, memory_order_relaxed) > 0;
+    struct tw_leg *leg = meets_refused && p->plan_one == plan_one_close && p->is_full_close && p->position != NULL
+                             ? position_leg(p->position, slot)
+                             : NULL;
+    p->meets_refused |= meets_refused;
     if (leg != NULL)
         copy_refused_withdraw(leg);
     pthread_mutex_lock(&slot->mutex);
@@ -754,6 +756,17 @@ static void fetch_ahead(const struct planning *p, uint32_t i, uint32_t until)
     tw_plan_prefetch(p->event, 0, &view, 0);
 }
 
+/* What has been submitted does not wait behind changes that are tried again. The copies are the record's, whose master's
+ * lock is held. */
+static void refused_step_back(const struct planning *p, uint32_t from, uint32_t until)
+{
+    for (uint32_t i = from; i < until; i++) {
+        const struct tw_copy *copy = &p->record->copies[i];
+        if (!copy->is_skipped && copy->op != TW_OP_MODIFY)
+            copy_refused_step_back(copy->subscription->slot, copy->job.key);
+    }
+}
+
 /* One chunk: plan, append, submit. */
 static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
 {
@@ -795,6 +808,8 @@ static void plan_chunk(struct planning *p, uint32_t from, uint32_t until)
     for (uint32_t i = from; i < until; i++)
         change_push(&record->copies[i]);
     tw_executor_submit(p->engine->executor, jobs, n_jobs);
+    if (p->meets_refused)
+        refused_step_back(p, from, until);
     tw_crash_point("sequencer.sent");
     tw_crash_point_if(until < record->n_copies, "sequencer.between_chunks");
     tw_crash_point_if(until < record->n_copies && p->is_full_close, "sequencer.between_chunks_of_a_close");
@@ -1561,7 +1576,8 @@ static bool reduce_one(struct tw_record *record, uint32_t index, struct tw_subsc
                        struct tw_leg *leg, bool is_full)
 {
     struct tw_slot *slot = member->slot;
-    copy_refused_withdraw(leg);
+    if (is_full)
+        copy_refused_withdraw(leg);
     pthread_mutex_lock(&slot->mutex);
     tw_decimal volume = reduces_by(leg, is_full);
     bool is_wanted = volume > 0 || (is_full && !leg->is_closed && !leg->is_close_planned);
@@ -1603,6 +1619,8 @@ static void reductions_submit(struct tw_record *record, uint32_t n)
             n_jobs = 0;
         }
     }
+    for (uint32_t i = 0; i < n; i++)
+        copy_refused_step_back(record->copies[i].subscription->slot, record->copies[i].job.key);
 }
 
 static struct tw_record *reduce_legs(struct tw_master *master, struct tw_position *position,
