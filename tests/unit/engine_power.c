@@ -178,11 +178,13 @@ static tw_decimal close_comes_again(const char *volume)
 }
 
 /* An order that the run before sent, and the log knows nothing of. */
-static void broker_sold(const char *event_id, const char *position_id, const char *action, tw_decimal volume)
+static void broker_traded(enum tw_side side, const char *event_id, const char *position_id, const char *action,
+                          tw_decimal volume)
 {
     struct tw_adapter_call call = {
         .deadline_mono_ns = tw_mono_ns() + TW_NS_PER_S,
-        .order = {.op = TW_OP_CLOSE, .side = TW_SELL, .type = TW_ORDER_MARKET, .symbol = "EURUSD", .reduce_only = true}};
+        .order = {.op = side == TW_SELL ? TW_OP_CLOSE : TW_OP_OPEN, .side = side, .type = TW_ORDER_MARKET,
+                  .symbol = "EURUSD", .reduce_only = side == TW_SELL}};
     const struct tw_copy_id_input input = {
         .master_id = "M", .event_id = event_id, .follower_id = "F", .subject_id = position_id, .action = action};
     tw_copy_id(&input, call.order.client_order_id);
@@ -192,6 +194,11 @@ static void broker_sold(const char *event_id, const char *position_id, const cha
     call.order.stop_loss = call.order.take_profit = TW_DECIMAL_UNSET;
     slot()->ops->execute(slot()->session, &call);
     cr_assert_eq(call.ack.outcome, TW_OUTCOME_DONE);
+}
+
+static void broker_sold(const char *event_id, const char *position_id, const char *action, tw_decimal volume)
+{
+    broker_traded(TW_SELL, event_id, position_id, action, volume);
 }
 
 static void broker_closed(const char *action, tw_decimal volume)
@@ -388,6 +395,59 @@ Test(engine_power, a_share_that_an_unknown_order_closed_is_closed_when_that_orde
         moment();
     cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
     cr_expect(leg()->is_closed);
+    house_close(&house, true);
+}
+
+static uint32_t open_positions(void)
+{
+    pthread_mutex_lock(&slot()->mutex);
+    uint32_t n = slot()->open_positions;
+    pthread_mutex_unlock(&slot()->mutex);
+    return n;
+}
+
+/* The close of e4 first, then e3, the open that it closes. */
+static void close_and_open_come_again(void)
+{
+    house_close(&house, false);
+    start("after");
+
+    static struct house_event again[] = {
+        {.kind = TW_EVENT_CLOSE, .master_id = "M", .event_id = "e4", .position_id = "p2"},
+        {.kind = TW_EVENT_OPEN, .master_id = "M", .event_id = "e3", .position_id = "p2", .volume = "0.30"},
+    };
+    for (size_t i = 0; i < sizeof again / sizeof again[0]; i++) {
+        struct tw_submitted submitted;
+        again[i].observed_wall_ns = before_the_cut_ns;
+        cr_assert(house_submit(&house, &again[i], &submitted), "%s", house.reason);
+        end_awaited(submitted.record);
+        tw_record_release(submitted.record);
+    }
+    while (open_positions() > 1) /* until what the open is found to have done has been closed, in one way or the other */
+        moment();
+    cr_assert(house_settle(&house, 20 * TW_NS_PER_S));
+}
+
+/* Both are sent again, the close before its open: what the open had bought is sold already, and nothing more is to be sold
+ * of the other share. */
+Test(engine_power, a_close_that_comes_before_its_open_and_was_carried_out_is_not_carried_out_again)
+{
+    life_before(netting);
+    broker_traded(TW_BUY, "e3", "p2", "OPEN", LOTS(30));
+    broker_sold("e4", "p2", "CLOSE", LOTS(30));
+    close_and_open_come_again();
+    cr_expect_eq(held_there(), LOTS(40));
+    cr_expect_eq(leg()->held, LOTS(40));
+    house_close(&house, true);
+}
+
+/* The close had not been carried out: it is now, when nothing is found of it. */
+Test(engine_power, a_close_that_comes_before_its_open_and_was_not_carried_out_is)
+{
+    life_before(netting);
+    broker_traded(TW_BUY, "e3", "p2", "OPEN", LOTS(30));
+    close_and_open_come_again();
+    cr_expect_eq(held_there(), LOTS(40));
     house_close(&house, true);
 }
 

@@ -8,6 +8,7 @@
 #include <tradewake/base/crash_point.h>
 #include <tradewake/telemetry/counters.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -115,8 +116,8 @@ static void note_start(struct tw_copy *copy, int64_t now_mono_ns)
     copy->threads_created = late > UINT16_MAX ? UINT16_MAX : (uint32_t)late;
 }
 
-/* What a look-up is about: the copy's latest order, the one that its cancel did not find, or one that may have filled
- * against what it was to reduce. */
+/* What a look-up is about: the copy's latest order, the one that its cancel did not find, one that may have filled
+ * against what it was to reduce, or one that may have done what it is to do. */
 void copy_order_asked(const struct tw_copy *copy, struct tw_order *order)
 {
     const struct tw_leg *leg = copy->asks_open ? copy->leg : NULL;
@@ -125,6 +126,8 @@ void copy_order_asked(const struct tw_copy *copy, struct tw_order *order)
     order->op = leg != NULL ? TW_OP_PLACE : (enum tw_order_op)copy->last_op;
     if (leg != NULL)
         memcpy(order->client_order_id, leg->open_order_id, sizeof order->client_order_id);
+    else if (copy->asks_id != NULL)
+        snprintf(order->client_order_id, sizeof order->client_order_id, "%s", copy->asks_id);
 }
 
 /* Fills in the flight's order, or says what happened instead. Takes the slot's mutex. */
@@ -234,6 +237,8 @@ void copy_land(struct flight *flight)
         copy_apply(copy, flight);
     }
     copy_follow(copy, flight, &verdict);
+    if (verdict.next != TW_NEXT_LOOKUP && verdict.next != TW_NEXT_CONNECT)
+        copy_asked_for(copy);
     if (verdict.next == TW_NEXT_LOOKUP && copy->late != NULL)
         verdict.at_mono_ns = now_mono_ns; /* no need to ask: it has come by itself */
     pthread_mutex_unlock(&slot->mutex);
@@ -458,6 +463,21 @@ void copy_ask_first(struct tw_copy *copy)
         return;
     copy->last_op = copy->op;
     copy->leg_ids[0] = 1;
+}
+
+void copy_ask_for(struct tw_copy *copy, const char *client_order_id)
+{
+    copy->asks_id = strdup(client_order_id);
+    if (copy->asks_id == NULL)
+        return;
+    copy_ask_first(copy);
+    copy->leg_ids[0] = 0; /* nothing was ever sent for it */
+}
+
+void copy_asked_for(struct tw_copy *copy)
+{
+    free(copy->asks_id);
+    copy->asks_id = NULL;
 }
 
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason)

@@ -36,6 +36,8 @@ void copy_conclude(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_land(struct flight *flight);
 void copy_order_fill(const struct tw_copy *copy, struct tw_order *order);
 void copy_order_asked(const struct tw_copy *copy, struct tw_order *order);
+/* From here on a look-up is about the copy's own order. */
+void copy_asked_for(struct tw_copy *copy);
 /* It was taken out of its lane (withdrawn_for OPERATOR): it goes in again, as the last of its key. Without the mutex. */
 void copy_give_back(struct tw_copy *copy);
 

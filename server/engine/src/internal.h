@@ -300,6 +300,7 @@ struct tw_copy {
     bool waits_for_journal; /* its next order has an id that the journal does not have yet */
     bool is_counted;     /* what a look-up finds is in the leg already */
     bool asks_open;      /* a cancel that found nothing: what became of the order is asked for */
+    char *asks_id;       /* an order that may have done it already, in a run that is not in the log: it is asked for first */
     uint64_t asks_share; /* a reduction that found nothing: what became of the order of this leg, by number; 0 = none */
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
@@ -632,6 +633,8 @@ void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
 /* It may have been sent before: the broker is asked before anything is. */
 void copy_ask_first(struct tw_copy *copy);
+/* What this copy is to do may have been done by the order of another one: that is asked for first. Not kept over a crash. */
+void copy_ask_for(struct tw_copy *copy, const char *client_order_id);
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);
 void record_wake(struct tw_record *record);

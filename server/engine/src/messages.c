@@ -91,6 +91,7 @@ void record_free(struct tw_record *record)
     }
     for (uint32_t i = 0; i < record->n_copies; i++) {
         free(record->copies[i].told);
+        free(record->copies[i].asks_id);
         free(record->copies[i].late);
         if (record->copies[i].subscription != NULL)
             subscription_release(record->copies[i].subscription);

@@ -152,6 +152,7 @@ static bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)
     if (is_wanted) {
         copy->asks_open = false; /* the word is about its own order */
         copy->asks_share = 0;
+        copy_asked_for(copy);
         copy_order_fill(copy, &flight.call.order);
         copy_order_asked(copy, &flight.call.order);
         copy_tell_keep(copy, ack);

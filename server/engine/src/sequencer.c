@@ -1255,12 +1255,31 @@ static void note_event(struct tw_master *master, const struct tw_submission *sub
     master->last_received_wall_ns = submission->received_wall_ns;
 }
 
-/* The close came before its open: what is found of that is closed now. */
+/* The close that came before the open of this position; NULL: it is forgotten. */
+static struct tw_record *early_close_find(const struct tw_master *master, const char *position_id)
+{
+    struct tw_record *record, *next, *found = NULL;
+    HASH_ITER(hh, master->records, record, next)
+    {
+        if (strcmp(record->subject_id, position_id) == 0 && record->n_copies > 0 &&
+            record->copies[0].action == ACTION(CLOSE) && (found == NULL || record->number > found->number))
+            found = record;
+    }
+    return found;
+}
+
+static struct tw_record *reduce_legs(struct tw_master *master, struct tw_position *position,
+                                     const struct tw_slot *slot, bool is_full,
+                                     Tradewake__V1__CopyOrigin origin, const char *event_id,
+                                     const struct tw_record *asked);
+
+/* The close came before its open: what is found of that is closed now, unless the close's own order had done it. */
 static void close_again(struct planning *p)
 {
     char event_id[TW_ID_BYTES];
     fleet_event_id(p->engine, "repair", event_id);
-    struct tw_record *record = sequencer_close_legs(p->master, p->position, NULL, ORIGIN(REPAIR), event_id);
+    struct tw_record *record = reduce_legs(p->master, p->position, NULL, true, ORIGIN(REPAIR), event_id,
+                                           early_close_find(p->master, p->position->id));
     if (record != NULL)
         tw_record_release(record);
 }
@@ -1572,8 +1591,21 @@ static tw_decimal reduces_by(const struct tw_leg *leg, bool is_full)
     return leg->is_pending ? 0 : close_now(leg, false).volume;
 }
 
+/* A close that came before the open it closes has its copies, without a leg: what a run before the power cut may have sent
+ * for this follower has the first id of such a copy. */
+static void ask_for_close(struct tw_copy *copy, const struct tw_record *close)
+{
+    char id[TW_COPY_ID_BYTES];
+    for (uint32_t i = 0; i < close->n_copies; i++) {
+        if (close->copies[i].subscription->slot != copy->subscription->slot)
+            continue;
+        copy_order_id(&close->copies[i], 0, 0, id);
+        copy_ask_for(copy, id);
+    }
+}
+
 static bool reduce_one(struct tw_record *record, uint32_t index, struct tw_subscription *member,
-                       struct tw_leg *leg, bool is_full)
+                       struct tw_leg *leg, bool is_full, const struct tw_record *asked)
 {
     struct tw_slot *slot = member->slot;
     if (is_full)
@@ -1586,6 +1618,8 @@ static bool reduce_one(struct tw_record *record, uint32_t index, struct tw_subsc
         copy_init(copy, record, member);
         close_ready(copy, leg, is_full, volume,
                     !is_full ? ACTION(PARTIAL_CLOSE) : leg->is_pending ? ACTION(CANCEL) : ACTION(CLOSE));
+        if (asked != NULL && slot->caps.netting) /* what is closed by its ticket cannot be closed twice */
+            ask_for_close(copy, asked);
         copy->is_change_queued = true;
         copy->updated_wall_ns = record->received_wall_ns;
     }
@@ -1625,7 +1659,8 @@ static void reductions_submit(struct tw_record *record, uint32_t n)
 
 static struct tw_record *reduce_legs(struct tw_master *master, struct tw_position *position,
                                      const struct tw_slot *slot, bool is_full,
-                                     Tradewake__V1__CopyOrigin origin, const char *event_id)
+                                     Tradewake__V1__CopyOrigin origin, const char *event_id,
+                                     const struct tw_record *asked)
 {
     uint32_t n = 0, made = 0;
     for (uint32_t i = 0; i < master->n_members; i++)
@@ -1642,7 +1677,7 @@ static struct tw_record *reduce_legs(struct tw_master *master, struct tw_positio
         const struct tw_slot *member = master->members[i]->slot;
         struct tw_leg *leg = slot == NULL || member == slot ? position_leg(position, member) : NULL;
         if (leg != NULL)
-            made += reduce_one(record, made, master->members[i], leg, is_full);
+            made += reduce_one(record, made, master->members[i], leg, is_full, asked);
     }
     if (made > 0) {
         reductions_submit(record, made);
@@ -1657,11 +1692,11 @@ struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_posit
                                        const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
                                        const char *event_id)
 {
-    return reduce_legs(master, position, slot, true, origin, event_id);
+    return reduce_legs(master, position, slot, true, origin, event_id, NULL);
 }
 
 struct tw_record *sequencer_reduce_leg(struct tw_master *master, struct tw_position *position,
                                        const struct tw_slot *slot, const char *event_id)
 {
-    return reduce_legs(master, position, slot, false, ORIGIN(REPAIR), event_id);
+    return reduce_legs(master, position, slot, false, ORIGIN(REPAIR), event_id, NULL);
 }
