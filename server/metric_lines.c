@@ -16,6 +16,16 @@ static uint64_t copy_watchers(struct tw_engine *engine)
     return tw_watchers_count();
 }
 
+#define REFUSED(word, load)                                             \
+    static uint64_t refused_for_##word(struct tw_engine *engine)        \
+    {                                                                   \
+        return tw_engine_refused(engine, load);                         \
+    }
+REFUSED(queue, TW_LOAD_QUEUE)
+REFUSED(backlog, TW_LOAD_BACKLOG)
+REFUSED(disk, TW_LOAD_DISK)
+REFUSED(memory, TW_LOAD_MEMORY)
+
 static const struct {
     const char *name, *labels, *type, *help;
     uint64_t (*read)(struct tw_engine *engine);
@@ -23,6 +33,11 @@ static const struct {
     {"streams_evicted_total", "", "counter", "Streams that were ended because nobody read them (streams.hopeless_after).",
      streams_evicted},
     {"copy_watchers", "", "gauge", "Streams of copies that are open; at most streams.watchers_max.", copy_watchers},
+    {"events_refused_total", "{load=\"queue\"}", "counter",
+     "Events refused for load, by what was short; nothing of them was written or sent.", refused_for_queue},
+    {"events_refused_total", "{load=\"backlog\"}", NULL, NULL, refused_for_backlog},
+    {"events_refused_total", "{load=\"disk\"}", NULL, NULL, refused_for_disk},
+    {"events_refused_total", "{load=\"memory\"}", NULL, NULL, refused_for_memory},
 };
 
 bool metric_line(struct tw_engine *engine, unsigned index, struct tw_metric_line *ret)

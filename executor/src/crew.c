@@ -45,12 +45,12 @@ static _Thread_local struct worker *this_worker;
 
 /* ---- queues ---- */
 
-void queue_init(struct queue *queue)
+static void queue_init(struct queue *queue)
 {
     pthread_mutex_init(&queue->lock, NULL);
 }
 
-void queue_clear(struct queue *queue)
+static void queue_clear(struct queue *queue)
 {
     pthread_mutex_destroy(&queue->lock);
 }
@@ -75,13 +75,6 @@ static void move_jobs(struct queue *queue, uint32_t index, struct job_list *from
     count_change(&queue->count, n);
 }
 
-void queue_put(struct queue *queue, uint32_t index, struct batch *batch)
-{
-    for (int c = 0; c < CLASSES; c++)
-        move_jobs(queue, index, &batch->of_class[c], c, batch->of_class[c].count);
-    batch->count = 0;
-}
-
 static int best_class(const struct queue *queue)
 {
     int c = 0;
@@ -90,7 +83,7 @@ static int best_class(const struct queue *queue)
     return c;
 }
 
-struct tw_job *queue_take(struct queue *queue)
+static struct tw_job *queue_take(struct queue *queue)
 {
     int c = best_class(queue);
     if (c == CLASSES)
@@ -105,6 +98,60 @@ void queue_remove(struct queue *queue, struct tw_job *job)
 {
     job_list_remove(&queue->of_class[job->job_class], job);
     count_change(&queue->count, UINT32_MAX);
+}
+
+/* ---- crowds ---- */
+
+void crowd_init(struct crowd *crowd)
+{
+    pthread_mutex_init(&crowd->lock, NULL);
+}
+
+void crowd_clear(struct crowd *crowd)
+{
+    pthread_mutex_destroy(&crowd->lock);
+}
+
+void crowd_put(struct crowd *crowd, uint32_t index, struct batch *batch)
+{
+    if (batch->count > 0)
+        pace_begin(&crowd->pace, tw_mono_ns());
+    for (int c = 0; c < CLASSES; c++)
+        for (struct tw_job *job; (job = job_list_take(&batch->of_class[c])) != NULL;) {
+            job_group_set(job, index);
+            job_state_set(job, JOB_QUEUED);
+            fair_append(&crowd->of_class[c], job);
+        }
+    count_change(&crowd->count, batch->count);
+    batch->count = 0;
+}
+
+static int crowd_best_class(const struct crowd *crowd)
+{
+    int c = 0;
+    while (c < CLASSES && crowd->of_class[c].count == 0)
+        c++;
+    return c;
+}
+
+struct tw_job *crowd_take(struct crowd *crowd)
+{
+    int c = crowd_best_class(crowd);
+    if (c == CLASSES)
+        return NULL;
+    struct tw_job *job = fair_take(&crowd->of_class[c]);
+    count_change(&crowd->count, UINT32_MAX);
+    pace_taken(&crowd->pace, tw_mono_ns(), atomic_load_explicit(&crowd->count, memory_order_relaxed));
+    job_state_set(job, JOB_RUNNING);
+    return job;
+}
+
+void crowd_remove(struct crowd *crowd, struct tw_job *job)
+{
+    fair_remove(&crowd->of_class[job->job_class], job);
+    count_change(&crowd->count, UINT32_MAX);
+    if (atomic_load_explicit(&crowd->count, memory_order_relaxed) == 0)
+        pace_end(&crowd->pace);
 }
 
 /* ---- totals ---- */
@@ -185,7 +232,7 @@ static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *w
 {
     pthread_mutex_lock(&crew->overflow.lock);
     uint32_t left = batch->count;
-    queue_put(&crew->overflow, QUEUE_OVERFLOW, batch);
+    crowd_put(&crew->overflow, QUEUE_OVERFLOW, batch);
     pthread_mutex_unlock(&crew->overflow.lock);
 
     /* Count first, then look who is idle; a worker says that it is idle first, then looks at the
@@ -328,7 +375,7 @@ void crew_returning(struct crew *crew)
 static struct tw_job *best_job(struct worker *worker)
 {
     struct group *group = worker->group;
-    struct queue *overflow = &group->crew->overflow;
+    struct crowd *overflow = &group->crew->overflow;
     bool has_own = atomic_load_explicit(&group->queue.count, memory_order_relaxed) > 0;
     if (atomic_load_explicit(&overflow->count, memory_order_relaxed) == 0 ||
         (has_own && worker->is_idle))
@@ -336,8 +383,8 @@ static struct tw_job *best_job(struct worker *worker)
 
     struct tw_job *job = NULL;
     pthread_mutex_lock(&overflow->lock);
-    if (best_class(overflow) < best_class(&group->queue))
-        job = queue_take(overflow);
+    if (crowd_best_class(overflow) < best_class(&group->queue))
+        job = crowd_take(overflow);
     pthread_mutex_unlock(&overflow->lock);
     return job != NULL ? job : queue_take(&group->queue);
 }
@@ -743,7 +790,7 @@ tw_status crew_start(struct crew *crew, const struct crew_options *options, stru
     atomic_store_explicit(&crew->awaited, UINT32_MAX, memory_order_relaxed);
     pthread_mutex_init(&crew->making, NULL);
     pthread_mutex_init(&crew->watching, NULL);
-    queue_init(&crew->overflow);
+    crowd_init(&crew->overflow);
     groups_init(crew, options);
     crew->workers = calloc(options->threads_max + options->lost_max, sizeof *crew->workers);
     if (crew->workers == NULL)
@@ -823,7 +870,7 @@ uint32_t crew_stop(struct crew *crew)
             pthread_join(crew->groups[g].leader, NULL);
         queue_clear(&crew->groups[g].queue);
     }
-    queue_clear(&crew->overflow);
+    crowd_clear(&crew->overflow);
     if (left > 0)
         return left;
     pthread_mutex_destroy(&crew->making);

@@ -9,7 +9,9 @@
 #ifndef TW_EXECUTOR_CREW_H
 #define TW_EXECUTOR_CREW_H
 
+#include "fair.h"
 #include "job_list.h"
+#include "pace.h"
 
 #include <tradewake/base/limits.h>
 
@@ -22,6 +24,14 @@ enum { CACHE_LINE = 64 };
 struct queue {
     pthread_mutex_t lock;
     struct job_list of_class[CLASSES];
+    _Atomic uint32_t count;
+};
+
+/* The same where more jobs wait than there are threads to take them: fair between tenants. */
+struct crowd {
+    pthread_mutex_t lock;
+    struct fair_list of_class[CLASSES];
+    struct pace pace;
     _Atomic uint32_t count;
 };
 
@@ -89,7 +99,7 @@ struct crew {
     struct group groups[TW_GROUPS_MAX];
 
     /* Jobs that no idle worker was left for. */
-    _Alignas(CACHE_LINE) struct queue overflow;
+    _Alignas(CACHE_LINE) struct crowd overflow;
 
     /* Written by every thread. */
     _Alignas(CACHE_LINE) _Atomic uint64_t load;
@@ -199,12 +209,15 @@ void crew_watch(struct crew *crew);
 /* Whether this thread calls a lost() now. */
 bool crew_is_watch(void);
 
-/* ---- a queue of its own, for a reactor ---- */
-void queue_init(struct queue *queue);
-void queue_clear(struct queue *queue);
-/* Under queue->lock: */
-void queue_put(struct queue *queue, uint32_t index, struct batch *batch);
-struct tw_job *queue_take(struct queue *queue);
+/* ---- the overflow, and a crowd of its own for a reactor ---- */
+void crowd_init(struct crowd *crowd);
+void crowd_clear(struct crowd *crowd);
+/* Under crowd->lock: */
+void crowd_put(struct crowd *crowd, uint32_t index, struct batch *batch);
+struct tw_job *crowd_take(struct crowd *crowd);
+void crowd_remove(struct crowd *crowd, struct tw_job *job);
+
+/* Of a group: under its lock. */
 void queue_remove(struct queue *queue, struct tw_job *job);
 
 /* A job begins to run, or ends; keeps the totals. */

@@ -22,7 +22,7 @@ enum {
 /* The way to one reactor: its jobs, and the task that is posted for them. */
 struct port {
     /* Guarded by queue.lock. */
-    struct queue queue;
+    struct crowd queue;
     pthread_cond_t quiet; /* not posted and nothing running */
     bool is_posted;       /* the task is on its way to the reactor, or at work there */
     uint32_t running;     /* run() was called, finish has not returned */
@@ -186,7 +186,7 @@ static void port_drain(struct tw_task *task)
     struct port *port = (struct port *)((char *)task - offsetof(struct port, task));
     for (uint32_t begun = 0; begun < DRAIN_MAX; begun++) {
         pthread_mutex_lock(&port->queue.lock);
-        struct tw_job *job = queue_take(&port->queue);
+        struct tw_job *job = crowd_take(&port->queue);
         if (job == NULL) {
             port->is_posted = false;
             if (port->running == 0)
@@ -213,7 +213,7 @@ static struct port *port_of(struct tw_executor *executor, struct tw_reactor *rea
     struct port *port = &executor->ports[executor->n_ports];
     *port = (struct port){.reactor = reactor, .crew = &executor->crew, .task.run = port_drain};
     port->index = QUEUE_PORTS + executor->n_ports++;
-    queue_init(&port->queue);
+    crowd_init(&port->queue);
     pthread_cond_init(&port->quiet, NULL);
     return port;
 }
@@ -270,6 +270,18 @@ void tw_lane_free(struct tw_lane *lane)
     free(lane);
 }
 
+int64_t tw_lane_wait_ns(const struct tw_lane *lane)
+{
+    const struct tw_executor *executor = lane->executor;
+    const struct crowd *crowd = lane->port != NULL ? &lane->port->queue : &executor->crew.overflow;
+    uint32_t in_lane = atomic_load_explicit(&lane->waiting, memory_order_relaxed);
+    uint32_t in_crowd = atomic_load_explicit(&crowd->count, memory_order_relaxed);
+    if (in_lane == 0 && in_crowd == 0)
+        return 0;
+    int64_t now_ns = tw_mono_ns();
+    return pace_wait_ns(&lane->pace, in_lane, now_ns) + pace_wait_ns(&crowd->pace, in_crowd, now_ns);
+}
+
 uint32_t tw_lane_jobs(const struct tw_lane *lane)
 {
     return atomic_load_explicit(&lane->jobs, memory_order_acquire);
@@ -281,7 +293,7 @@ uint32_t tw_lane_jobs(const struct tw_lane *lane)
 static bool port_put(struct port *port, struct batch *batch)
 {
     pthread_mutex_lock(&port->queue.lock);
-    queue_put(&port->queue, port->index, batch);
+    crowd_put(&port->queue, port->index, batch);
     bool has_to_post = !port->is_posted;
     port->is_posted = true;
     pthread_mutex_unlock(&port->queue.lock);
@@ -484,26 +496,35 @@ bool tw_job_unpark(struct tw_job *job)
 
 typedef bool match_fn(struct tw_job *job, void *context);
 
-static struct queue *queue_of(struct tw_executor *executor, const struct tw_job *job)
+/* Where an admitted job stands. */
+struct place {
+    pthread_mutex_t *lock;
+    struct queue *queue; /* of a group, or NULL */
+    struct crowd *crowd;
+};
+
+static struct place place_of(struct tw_executor *executor, const struct tw_job *job)
 {
     uint32_t group = job_group_get(job);
+    struct place place = {0};
     if (group < QUEUE_OVERFLOW)
-        return &executor->crew.groups[group].queue;
-    if (group == QUEUE_OVERFLOW)
-        return &executor->crew.overflow;
-    return &executor->ports[group - QUEUE_PORTS].queue;
+        place.queue = &executor->crew.groups[group].queue;
+    else
+        place.crowd = group == QUEUE_OVERFLOW ? &executor->crew.overflow : &executor->ports[group - QUEUE_PORTS].queue;
+    place.lock = place.queue != NULL ? &place.queue->lock : &place.crowd->lock;
+    return place;
 }
 
 /* The locked queue of a job that was QUEUED a moment ago: the job may have moved to another one
  * while this thread waited for the lock. */
-static struct queue *queue_lock(struct tw_executor *executor, const struct tw_job *job)
+static struct place place_lock(struct tw_executor *executor, const struct tw_job *job)
 {
     for (;;) {
-        struct queue *queue = queue_of(executor, job);
-        pthread_mutex_lock(&queue->lock);
-        if (queue == queue_of(executor, job))
-            return queue;
-        pthread_mutex_unlock(&queue->lock);
+        struct place place = place_of(executor, job);
+        pthread_mutex_lock(place.lock);
+        if (place.lock == place_of(executor, job).lock)
+            return place;
+        pthread_mutex_unlock(place.lock);
     }
 }
 
@@ -512,11 +533,13 @@ static struct queue *queue_lock(struct tw_executor *executor, const struct tw_jo
 static bool queued_job_withdraw(struct tw_executor *executor, struct tw_job *job, match_fn *match,
                                 void *context)
 {
-    struct queue *queue = queue_lock(executor, job);
+    struct place place = place_lock(executor, job);
     bool is_ours = job_state_get(job) == JOB_QUEUED && match(job, context);
-    if (is_ours)
-        queue_remove(queue, job);
-    pthread_mutex_unlock(&queue->lock);
+    if (is_ours && place.queue != NULL)
+        queue_remove(place.queue, job);
+    else if (is_ours)
+        crowd_remove(place.crowd, job);
+    pthread_mutex_unlock(place.lock);
     return is_ours;
 }
 
@@ -597,7 +620,7 @@ static void port_close(struct port *port)
         pthread_cond_wait(&port->quiet, &port->queue.lock);
     pthread_mutex_unlock(&port->queue.lock);
     pthread_cond_destroy(&port->quiet);
-    queue_clear(&port->queue);
+    crowd_clear(&port->queue);
 }
 
 uint32_t tw_executor_stop(struct tw_executor *executor)

@@ -48,6 +48,20 @@ static void make_ready(struct tw_lane *lane, struct tw_job *job)
 {
     job_state_set(job, JOB_READY);
     job_list_append(&lane->ready[job->job_class], job);
+    if (job->job_class == TW_JOB_POLL)
+        return;
+    uint32_t waiting = atomic_load_explicit(&lane->waiting, memory_order_relaxed);
+    atomic_store_explicit(&lane->waiting, waiting + 1, memory_order_relaxed);
+    if (waiting == 0)
+        pace_begin(&lane->pace, tw_mono_ns());
+}
+
+/* One of those in ready is there no more. Returns how many are left. */
+static uint32_t ready_less(struct tw_lane *lane)
+{
+    uint32_t waiting = atomic_load_explicit(&lane->waiting, memory_order_relaxed) - 1;
+    atomic_store_explicit(&lane->waiting, waiting, memory_order_relaxed);
+    return waiting;
 }
 
 /* ---- the list of the key's owner: who waits for the key, oldest first ---- */
@@ -155,7 +169,10 @@ struct tw_job *lane_admit_next(struct tw_lane *lane)
         if (lane->ready[c].count == 0 || !may_start(lane, (enum tw_job_class)c))
             continue;
         struct tw_job *job = job_list_take(&lane->ready[c]);
-        job->held_ns += tw_mono_ns() - job->held_from_mono_ns;
+        int64_t now_ns = tw_mono_ns();
+        job->held_ns += now_ns - job->held_from_mono_ns;
+        if (c != TW_JOB_POLL)
+            pace_taken(&lane->pace, now_ns, ready_less(lane));
         admit(lane, job);
         return job;
     }
@@ -216,6 +233,8 @@ void lane_withdraw(struct tw_lane *lane, struct tw_job *job)
         break;
     case JOB_READY:
         job_list_remove(&lane->ready[job->job_class], job);
+        if (job->job_class != TW_JOB_POLL && ready_less(lane) == 0)
+            pace_end(&lane->pace);
         key_release(lane, job);
         break;
     case JOB_PARKED:

@@ -11,6 +11,7 @@
 
 #include "job_list.h"
 #include "keys.h"
+#include "pace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -65,6 +66,8 @@ struct tw_lane {
     uint32_t slots_taken;   /* admitted or running */
     uint32_t slots_of_work; /* of them, those that are not polls */
     struct job_list ready[CLASSES];
+    struct pace pace;          /* of those in ready that are not polls */
+    _Atomic uint32_t waiting;  /* how many those are; read by any thread */
     struct tw_job *first, *last; /* every job that is not back, as submitted */
     struct keys keys;
     _Atomic uint32_t jobs; /* how many those are, and calls that are lost; read by any thread */

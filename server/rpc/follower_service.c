@@ -228,7 +228,7 @@ METHOD(halt, HaltRequest)
     struct tw_refusal refusal = {0};
     Tradewake__V1__HaltResponse answer;
     const ProtobufCMessage *before = halt_now(call, m->follower_id, m->master_id, m->everything);
-    bool ok = tw_engine_halt(tw_services_engine(), m, tw_call_arena(call), &answer, &refusal);
+    bool ok = tw_engine_halt(tw_services_engine(), m, tw_gate_caller_name(call), tw_call_arena(call), &answer, &refusal);
     reply_changed(call, &m->base, before, halt_now(call, m->follower_id, m->master_id, m->everything), ok, &answer.base, &refusal);
 }
 

@@ -292,6 +292,30 @@ def reloads(server, client, callers, policy_path, checks):
     checks.true("and is named with its place", ":1:13: expected a map of identities" in server.log(), server.last_words())
 
 
+def halted_by(server, contract, token, policy_path, checks):
+    """A halt says whose it is, also after a kill."""
+    def halts():
+        client = Client(contract, server.address)
+        try:
+            return [(halt.note, halt.by) for halt in client.stub("FollowerService/ListHalts")(
+                client.request("FollowerService/ListHalts"), timeout=20, metadata=Caller(client, token).metadata).halts]
+        finally:
+            client.close()
+
+    with open(policy_path, "w") as file:
+        file.write(POLICY)
+    server.kill()
+    server.start()
+    client = Client(contract, server.address)
+    halt = client.request("FollowerService/Halt", master_id="M1", note="why")
+    checks.equal("an operator halts a master", Caller(client, token).ends_with("FollowerService/Halt", halt), "")
+    client.close()
+    checks.equal("the halt says whose it is", halts(), [("why", "operator")])
+    server.kill()
+    server.start()
+    checks.equal("also after a kill", halts(), [("why", "operator")])
+
+
 class Watching(threading.Thread):
     """A stream, read until it ends."""
 
@@ -369,6 +393,7 @@ def main(options, checks):
             checks.true("no token is in the log", not any(token.split(".")[1] in server.log() for token in tokens.values()))
             reloads(server, client, callers, policy_path, checks)
             client.close()
+            halted_by(server, contract, tokens["operator"], policy_path, checks)
             checks.equal("the server is well", server.faults(), None)
         finally:
             server.end()

@@ -47,6 +47,10 @@ static void break_age(struct fixture *f)
 {
     f->event.observed_wall_ns = NOW_NS - S(61);
 }
+static void break_queue(struct fixture *f)
+{
+    f->view.wait_ns = S(61);
+}
 static void break_size(struct fixture *f)
 {
     f->event.volume = dec("0.001");
@@ -79,6 +83,7 @@ Test(core_open, the_first_rule_that_says_no_gives_the_reason)
         {break_side, REASON(SIDE_FILTERED)},
         {break_magic, REASON(MAGIC_FILTERED)},
         {break_age, REASON(TOO_OLD)},
+        {break_queue, REASON(QUEUE_FULL)},
         {break_size, REASON(BELOW_MIN)},
         {break_limits, REASON(RISK_LIMIT)},
         {break_deviation, REASON(MISSING_SPEC)},

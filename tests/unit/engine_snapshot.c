@@ -367,7 +367,7 @@ static void random_halt(void)
     halt.close_positions = random_below(2) == 0;
     tw_arena_init(&arena, 1024 * 1024);
     if (random_below(2) == 0)
-        (void)tw_engine_halt(house.engine, &halt, &arena, &answer, &refusal);
+        (void)tw_engine_halt(house.engine, &halt, "somebody", &arena, &answer, &refusal);
     else
         (void)tw_engine_resume(house.engine, &resume, &refusal);
     tw_arena_clear(&arena);

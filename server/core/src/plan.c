@@ -268,6 +268,11 @@ static tw_decimal seconds_of(int64_t ns)
 }
 
 /* A master's clock ahead of ours does not make an event old. */
+int64_t tw_plan_window_end(const struct tw_event *event, const struct tw_rules *rules)
+{
+    return event->observed_wall_ns + rules->open_window_ns;
+}
+
 static bool rule_age(struct opening *o)
 {
     int64_t window_ns = o->view->rules->open_window_ns, observed_ns = o->event->observed_wall_ns;
@@ -279,6 +284,16 @@ static bool rule_age(struct opening *o)
          "%s s old, at most %s s", TEXT(seconds_of(o->now_wall_ns - observed_ns)),
          TEXT(seconds_of(window_ns)));
     return true;
+}
+
+/* It would be too old by the time it can be called: said now, not after a place in the queue. */
+static bool rule_queue(struct opening *o)
+{
+    int64_t wait_ns = o->view->wait_ns;
+    if (wait_ns == 0 || o->now_wall_ns + wait_ns <= tw_plan_window_end(o->event, o->view->rules))
+        return true;
+    return skip(o, REASON(QUEUE_FULL), "what waits before it takes about %s s: longer than its open window of %s s allows",
+                TEXT(seconds_of(wait_ns)), TEXT(seconds_of(o->view->rules->open_window_ns)));
 }
 
 static bool rule_expiry(struct opening *o)
@@ -462,6 +477,7 @@ static bool rule_monitor(struct opening *o)
     ask("sides", rule_side_filter) &&                                                              \
     ask("magic_filter", rule_magic_filter) &&                                                      \
     ask("open_window", rule_age) &&                                                                \
+    ask("queue", rule_queue) &&                                                                    \
     ask("expiry", rule_expiry) &&                                                                  \
     ask("pending", rule_pending_policy) &&                                                         \
     ask("reverse", rule_reverse) &&                                                                \

@@ -407,6 +407,7 @@ void copy_init(struct tw_copy *copy, struct tw_record *record, struct tw_subscri
     copy->job.cancelled = cancelled;
     copy->job.lost = copy_lost;
     copy->job.lane = subscription->slot->lane;
+    copy->job.tenant = subscription->master->tenant;
     copy->job.job_class = TW_JOB_NORMAL;
 }
 

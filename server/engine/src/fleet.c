@@ -176,6 +176,7 @@ struct tw_master *master_find_or_add(struct tw_engine *engine, const char *id)
     master->engine = engine;
     pthread_mutex_init(&master->mutex, NULL);
     pthread_rwlock_wrlock(&engine->fleet_lock);
+    master->tenant = HASH_COUNT(engine->masters);
     HASH_ADD_STR(engine->masters, id, master);
     pthread_rwlock_unlock(&engine->fleet_lock);
     return master;

@@ -5,6 +5,7 @@
  * no open can be sent in that scope any more. */
 #include "state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,7 +175,7 @@ static bool same_scope(const struct tw_active_halt *halt, const char *follower_i
 }
 
 /* Remembers the halt, or takes its new note. Under change_mutex. */
-static bool halt_note(struct tw_engine *engine, const Tradewake__V1__HaltRequest *request)
+static bool halt_note(struct tw_engine *engine, const Tradewake__V1__HaltRequest *request, const char *by)
 {
     char *note = strdup(request->note);
     struct tw_active_halt *halt;
@@ -184,6 +185,7 @@ static bool halt_note(struct tw_engine *engine, const Tradewake__V1__HaltRequest
         if (same_scope(halt, request->follower_id, request->master_id, request->everything)) {
             free(halt->note);
             halt->note = note;
+            snprintf(halt->by, sizeof halt->by, "%s", by);
             return true;
         }
     halt = calloc(1, sizeof *halt);
@@ -195,6 +197,7 @@ static bool halt_note(struct tw_engine *engine, const Tradewake__V1__HaltRequest
     memcpy(halt->master_id, request->master_id, strlen(request->master_id) + 1);
     halt->everything = request->everything;
     halt->note = note;
+    snprintf(halt->by, sizeof halt->by, "%s", by);
     halt->since_wall_ns = tw_wall_ns();
     halt->next = engine->halts;
     engine->halts = halt;
@@ -202,13 +205,13 @@ static bool halt_note(struct tw_engine *engine, const Tradewake__V1__HaltRequest
 }
 
 static bool halt_apply(struct tw_engine *engine, const struct scope *scope,
-                       const Tradewake__V1__HaltRequest *request, struct tw_arena *arena,
+                       const Tradewake__V1__HaltRequest *request, const char *by, struct tw_arena *arena,
                        Tradewake__V1__HaltResponse *ret, struct tw_refusal *refusal)
 {
     size_t n = 0;
     flags_set(engine, scope, true); /* first of all, also when memory runs out below */
     struct tw_subscription **list = scope_list(engine, scope, &n);
-    bool ok = list != NULL && halt_note(engine, request);
+    bool ok = list != NULL && halt_note(engine, request, by);
     withdraw(list, n, ret);
     halts_write(engine);
     if (request->close_positions) {
@@ -224,7 +227,7 @@ static bool halt_apply(struct tw_engine *engine, const struct scope *scope,
                                  "halted, but without memory to remember or withdraw everything");
 }
 
-bool tw_engine_halt(struct tw_engine *engine, const Tradewake__V1__HaltRequest *request,
+bool tw_engine_halt(struct tw_engine *engine, const Tradewake__V1__HaltRequest *request, const char *by,
                     struct tw_arena *arena, Tradewake__V1__HaltResponse *ret,
                     struct tw_refusal *refusal)
 {
@@ -236,7 +239,7 @@ bool tw_engine_halt(struct tw_engine *engine, const Tradewake__V1__HaltRequest *
     pthread_mutex_lock(&engine->change_mutex);
     bool ok = scope_find(engine, request->follower_id, request->master_id, request->everything, &scope,
                          refusal) &&
-              halt_apply(engine, &scope, request, arena, ret, refusal);
+              halt_apply(engine, &scope, request, by, arena, ret, refusal);
     scope_clear(&scope);
     pthread_mutex_unlock(&engine->change_mutex);
     return ok;
@@ -280,6 +283,7 @@ size_t tw_engine_halts_list(struct tw_engine *engine, struct tw_arena *arena,
         m->master_id = arena_print(arena, "%s", halt->master_id);
         m->everything = halt->everything;
         m->note = arena_print(arena, "%s", halt->note);
+        m->by = arena_print(arena, "%s", halt->by);
         m->since = arena_time(arena, halt->since_wall_ns);
         ret[n++] = m;
     }

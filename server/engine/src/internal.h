@@ -220,6 +220,7 @@ struct tw_position {
 struct tw_master {
     char id[TW_ID_BYTES];
     struct tw_engine *engine;
+    uint32_t tenant; /* of its copies' jobs */
     atomic_bool is_halted;
     UT_hash_handle hh; /* in engine->masters; guarded by fleet_lock */
 
@@ -365,6 +366,7 @@ struct tw_active_halt {
     char follower_id[TW_ID_BYTES], master_id[TW_ID_BYTES];
     bool everything;
     char *note;
+    char by[TW_ID_BYTES]; /* who set it, or last said why; "" = nobody is asked who calls */
     int64_t since_wall_ns;
 };
 
@@ -399,6 +401,7 @@ struct tw_engine {
     struct tw_gate_limits gate_limits; /* set at start */
     atomic_uint_fast64_t breaches[TW_BREACH_COUNT]; /* orders that the last gate did not let through */
     atomic_bool has_gate_news; /* a follower has something for gates_sweep() */
+    atomic_uint_fast64_t refused[TW_LOAD_COUNT]; /* events, for load */
 
     atomic_bool is_halted; /* everything */
     atomic_bool is_stopping;

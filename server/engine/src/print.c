@@ -247,6 +247,11 @@ static void print_halt(struct printing *p)
 static void print_halts(struct printing *p)
 {
     print_list(p, "halts", print_halt);
+    while (p->in.at != p->in.end && !p->in.failed) {
+        char by[TW_ID_BYTES];
+        state_get_text(&p->in, by, sizeof by);
+        put_text(p, "by", by);
+    }
 }
 
 static void print_risk(struct printing *p)

@@ -238,6 +238,9 @@ static bool read_halts(struct recovery *r, struct state_in *in)
         if (halt->note == NULL)
             return false;
     }
+    bool says_by = in->at != in->end; /* else it is of a version that did not know */
+    for (struct tw_active_halt *halt = engine->halts; halt != NULL && says_by; halt = halt->next)
+        state_get_text(in, halt->by, sizeof halt->by);
     return !in->failed;
 }
 

@@ -312,6 +312,7 @@ void view_fill(const struct tw_master *master, const struct tw_subscription *sub
         .is_leaving = subscription->is_leaving || slot->is_deleted,
         .is_stopped_out = slot->stop_out.is_out,
         .is_breaker_open = slot->caps.blocking && breaker_skips_opens(slot),
+        .wait_ns = slot->lane != NULL ? tw_lane_wait_ns(slot->lane) : 0,
         .open_positions = slot->open_positions,
     };
 }
@@ -360,6 +361,8 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
     view_fill(p->master, subscription, &view);
     view_of_leg(&view, leg);
     /* What may have been sent in time is not too old to be asked for. */
+    if (may_be_known(p))
+        view.wait_ns = 0;
     tw_plan_open(p->event, &view, may_be_known(p) ? p->event->observed_wall_ns : p->now_wall_ns, &plan);
     copy_plan_set(copy, &plan);
     if (plan.state != STATE(QUEUED)) {
@@ -1122,8 +1125,22 @@ static const struct {
 
 /* ---- The door ---- */
 
-static bool refuse_no_memory(struct tw_refusal *refusal)
+#define RETRY_MIN_NS (100 * TW_NS_PER_MS)
+#define RETRY_MAX_NS (5 * TW_NS_PER_S)
+
+uint64_t tw_engine_refused(const struct tw_engine *engine, enum tw_load load)
 {
+    return atomic_load_explicit(&engine->refused[load], memory_order_relaxed);
+}
+
+static void refused_count(struct tw_engine *engine, enum tw_load load)
+{
+    atomic_fetch_add_explicit(&engine->refused[load], 1, memory_order_relaxed);
+}
+
+static bool refuse_no_memory(struct tw_engine *engine, struct tw_refusal *refusal)
+{
+    refused_count(engine, TW_LOAD_MEMORY);
     refusal->retry_after_ns = TW_NS_PER_S;
     return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory for another event");
 }
@@ -1139,11 +1156,12 @@ bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusa
 
 /* A disk that does not keep up must not fill the memory: what is not written cannot be forgotten. A quarter more is kept
  * for closes and changes. */
-static bool check_backlog(const struct tw_engine *engine, bool adds, struct tw_refusal *refusal)
+static bool check_backlog(struct tw_engine *engine, bool adds, struct tw_refusal *refusal)
 {
     uint64_t most = engine->backlog_bytes_max, waiting = most > 0 ? tw_engine_backlog_bytes(engine) : 0;
     if (waiting <= (adds ? most : most + most / 4))
         return true;
+    refused_count(engine, TW_LOAD_BACKLOG);
     refusal->retry_after_ns = TW_NS_PER_S;
     return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
                      "%llu MiB of copies wait for the disk of the journal (copies.backlog_bytes): %s", (unsigned long long)(waiting >> 20),
@@ -1151,11 +1169,48 @@ static bool check_backlog(const struct tw_engine *engine, bool adds, struct tw_r
 }
 
 /* What is left of a full disk, and of the memory that waits for a slow one, is kept for closes. */
-static bool check_room(const struct tw_engine *engine, const struct tw_event *event,
-                       struct tw_refusal *refusal)
+static bool check_room(struct tw_engine *engine, bool adds, struct tw_refusal *refusal)
+{
+    if (!check_backlog(engine, adds, refusal))
+        return false;
+    bool has_room = !adds || engine_check_room(engine, refusal);
+    if (!has_room)
+        refused_count(engine, TW_LOAD_DISK);
+    return has_room;
+}
+
+/* How much too late an open would be called at this follower, by how fast its lane has been served; 0: it may be in
+ * time, or is too old already, which its copy says. */
+static int64_t late_by_ns(const struct tw_subscription *member, const struct tw_event *event, int64_t now_wall_ns)
+{
+    int64_t wait_ns = member->slot->lane != NULL ? tw_lane_wait_ns(member->slot->lane) : 0;
+    int64_t end_wall_ns = tw_plan_window_end(event, &member->rules);
+    return wait_ns > 0 && now_wall_ns <= end_wall_ns && now_wall_ns + wait_ns > end_wall_ns ? now_wall_ns + wait_ns - end_wall_ns : 0;
+}
+
+/* What would come too late everywhere is refused before anything of it is written. Where it may still be in time at one
+ * follower it is taken, and is QUEUE_FULL at the others. Closes are never refused for this. Under the master's mutex. */
+static bool check_wait(struct tw_master *master, const struct tw_event *event, struct tw_refusal *refusal)
+{
+    int64_t now_wall_ns = tw_wall_ns(), least_ns = INT64_MAX;
+    for (uint32_t i = 0; i < master->n_members && least_ns > 0; i++) {
+        int64_t late_ns = late_by_ns(master->members[i], event, now_wall_ns);
+        if (late_ns < least_ns)
+            least_ns = late_ns;
+    }
+    if (least_ns == 0 || master->n_members == 0)
+        return true;
+    refused_count(master->engine, TW_LOAD_QUEUE);
+    refusal->retry_after_ns = least_ns < RETRY_MIN_NS ? RETRY_MIN_NS : least_ns > RETRY_MAX_NS ? RETRY_MAX_NS : least_ns;
+    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+                     "what waits before it takes longer than its open window allows, by %lld ms at the least: nothing of it was taken",
+                     (long long)((least_ns + TW_NS_PER_MS - 1) / TW_NS_PER_MS));
+}
+
+static bool check_load(struct tw_master *master, const struct tw_event *event, struct tw_refusal *refusal)
 {
     bool adds = event->kind == TW_EVENT_OPEN || event->kind == TW_EVENT_PLACE;
-    return check_backlog(engine, adds, refusal) && (!adds || engine_check_room(engine, refusal));
+    return check_room(master->engine, adds, refusal) && (!adds || check_wait(master, event, refusal));
 }
 
 static bool check_position(struct tw_master *master, const struct tw_event *event,
@@ -1443,16 +1498,16 @@ static bool accept(struct tw_master *master, const struct tw_submission *submiss
     tw_crash_point("sequencer.entered");
     struct tw_record *record = record_new(master, event->event_id, master->n_members);
     if (record == NULL)
-        return refuse_no_memory(refusal);
+        return refuse_no_memory(master->engine, refusal);
     memcpy(record->hash, hash, TW_EVENT_HASH_BYTES);
     if (!record_fill(record, submission)) {
         record->n_copies = 0;
         tw_record_release(record);
-        return refuse_no_memory(refusal);
+        return refuse_no_memory(master->engine, refusal);
     }
     note_event(master, submission, record);
     if (!sequencer_run(master, event, record))
-        return refuse_no_memory(refusal);
+        return refuse_no_memory(master->engine, refusal);
     *ret = record;
     return true;
 }
@@ -1490,7 +1545,7 @@ bool tw_engine_submit(struct tw_engine *engine, const struct tw_submission *subm
         if (master->n_members == 0)
             ok = tw_refuse(refusal, REFUSAL(MASTER_NOT_FOUND), "event.master_id",
                            "nobody follows \"%s\"", event->master_id);
-        ok = ok && check_room(engine, event, refusal) && check_position(master, event, refusal) &&
+        ok = ok && check_load(master, event, refusal) && check_position(master, event, refusal) &&
              accept(master, submission, hash, &record, refusal);
     }
     pthread_mutex_unlock(&master->mutex);

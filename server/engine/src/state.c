@@ -562,6 +562,8 @@ void state_put_halts(struct state_out *out, const struct tw_engine *engine)
         state_put_text(out, halt->note);
         state_put_i(out, halt->since_wall_ns);
     }
+    for (const struct tw_active_halt *halt = engine->halts; halt != NULL; halt = halt->next)
+        state_put_text(out, halt->by);
 }
 
 enum { BASELINES = 5 };

@@ -12,6 +12,9 @@
  * may start, risk-reducing jobs go first, then the others, first in first out; polls come last, never
  * take a lane's last slot and wait while the lane has other work.
  *
+ * Tenants. Where admitted jobs wait for a thread, or for the reactor, each tenant has its turn: one with ten
+ * thousand jobs does not keep one with three waiting.
+ *
  * A job is a struct embedded in what it is about: nothing is allocated to submit it. Every submitted
  * job comes back exactly once: through run() that ends in tw_job_finish(), or through cancelled().
  *
@@ -56,6 +59,7 @@ struct tw_job {
     struct tw_lane *lane;
     uint64_t key;         /* jobs of one lane and key keep their order; 0 = no order asked for */
     enum tw_job_class job_class;
+    uint32_t tenant;      /* where jobs wait for a thread, tenants take turns; two may share a turn */
 
     /* Set by the executor, for run() to read. */
     int64_t submitted_mono_ns; /* of the latest submit */
@@ -142,6 +146,11 @@ void tw_lane_free(struct tw_lane *lane);
 
 /* Takes effect at the next admission; what runs goes on. Thread: any. */
 void tw_lane_parallel_set(struct tw_lane *lane, uint32_t max_parallel);
+
+/* How long a job of the class NORMAL that is submitted now would wait until it runs, going by how fast the lane, and the
+ * threads, have served those that waited lately; 0: not at all, as far as anybody knows. What waits for a busy key alone
+ * is not looked at. Thread: any.  Blocks: no. */
+int64_t tw_lane_wait_ns(const struct tw_lane *lane);
 
 /* Jobs submitted and not back: waiting, parked and running. Thread: any. */
 uint32_t tw_lane_jobs(const struct tw_lane *lane);

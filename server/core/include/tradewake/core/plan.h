@@ -37,6 +37,7 @@ struct tw_follower_view {
     bool is_leaving;     /* follows out: no new positions */
     bool is_stopped_out;
     bool is_breaker_open;
+    int64_t wait_ns;     /* its order would wait about so long before it can be called */
     bool is_first;       /* an increase that opens a position here: counts as one more */
     struct tw_listing *held_listing; /* what an increase adds to, with its side: NULL = nothing is held */
     bool held_is_reversed;
@@ -62,6 +63,9 @@ struct tw_plan {
     enum tw_sizing sizing; /* by which wanted came about */
     tw_decimal wanted;     /* before rounding to the step, cut to 1e-8; UNSET = not reached */
 };
+
+/* After it, an open is too old. */
+int64_t tw_plan_window_end(const struct tw_event *event, const struct tw_rules *rules);
 
 /* An opening: a market order, or a pending one by event->type. now_wall_ns: one reading for the whole
  * event. */

@@ -346,7 +346,8 @@ size_t tw_engine_subscriptions_list(struct tw_engine *engine, const char *after,
                                     const char *follower_id, struct tw_arena *arena,
                                     Tradewake__V1__Subscription **ret, size_t n_max);
 
-bool tw_engine_halt(struct tw_engine *engine, const Tradewake__V1__HaltRequest *request,
+/* by: whose halt it is; "" = nobody is asked who calls. */
+bool tw_engine_halt(struct tw_engine *engine, const Tradewake__V1__HaltRequest *request, const char *by,
                     struct tw_arena *arena, Tradewake__V1__HaltResponse *ret,
                     struct tw_refusal *refusal);
 bool tw_engine_resume(struct tw_engine *engine, const Tradewake__V1__ResumeRequest *request,
@@ -373,6 +374,10 @@ bool tw_engine_gate_rearm(struct tw_engine *engine, const char *follower_id, str
                           Tradewake__V1__Follower **ret, struct tw_refusal *refusal);
 /* Orders that the last gate did not let through. Thread: any. */
 uint64_t tw_engine_breaches(const struct tw_engine *engine, enum tw_breach breach);
+
+/* Events that were refused for load, by what was short: nothing was written or sent. Thread: any. */
+enum tw_load { TW_LOAD_QUEUE, TW_LOAD_BACKLOG, TW_LOAD_DISK, TW_LOAD_MEMORY, TW_LOAD_COUNT };
+uint64_t tw_engine_refused(const struct tw_engine *engine, enum tw_load load);
 
 /* Asks the broker and compares. Runs on the follower's lane: done(context) is called from a worker or
  * the reactor when *ret (in arena) or *refusal is there. False: refused at once, done is not called. */
