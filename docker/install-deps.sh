@@ -6,6 +6,7 @@
 #   test      what the tests need on top of build
 #   bench     what the comparisons need on top of build
 #   examples  what the clients in client-examples need
+#   browser   what the dashboard's tests need on top of test: a browser
 #   container what builds and runs the image without a Docker engine or a registry
 #
 # Without PART: build test examples. With --list it prints the packages and installs nothing. Needs root.
@@ -22,6 +23,7 @@ declare -A packages=(
     [test]="clang libclang-rt-14-dev openssl haproxy python3 python3-grpcio python3-protobuf curl procps"
     [bench]="libglib2.0-dev"
     [examples]="ca-certificates python3 python3-grpcio python3-grpc-tools python3-protobuf"
+    [browser]="chromium fonts-dejavu-core"
     [container]="buildah podman runc debootstrap netavark aardvark-dns uidmap iptables binutils curl python3 python3-yaml"
 )
 
@@ -35,7 +37,7 @@ needed() {
     local part
     for part; do
         printf '%s\n' ${packages[$part]}
-        if [ "$part" = examples ] || [ "$part" = test ]; then
+        if [ "$part" = examples ] || [ "$part" = test ] || [ "$part" = browser ]; then
             command -v node >/dev/null || echo nodejs
             command -v npm >/dev/null || echo npm
         fi

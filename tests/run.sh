@@ -225,6 +225,11 @@ part_container() {
     grep -h '^     ' "$logs/container.log"
 }
 
+# A browser is large: only who runs this part gets it.
+part_browser() {
+    step packages-browser docker/install-deps.sh browser && part_of_its_own browser
+}
+
 # Parts that are one program, tests/PART/run, on the release build.
 part_of_its_own() {
     if has_run "$1"; then
@@ -244,7 +249,7 @@ mkdir -p "$logs"
 if step packages docker/install-deps.sh build test examples; then
     for part in "${parts[@]}"; do
         case $part in
-            unit | cases | stress | fuzz | faults | container | examples) "part_$part" ;;
+            unit | cases | stress | fuzz | faults | container | examples | browser) "part_$part" ;;
             *) part_of_its_own "$part" ;;
         esac
     done
