@@ -480,3 +480,20 @@ Test(engine_power, a_repair_is_sent_once_it_is_durable)
     tw_record_release(record);
     house_close(&house, true);
 }
+
+/* ---- What may have been sent is told ---- */
+
+Test(engine_power, a_further_order_that_is_asked_for_first_is_among_the_ids_sent)
+{
+    start("before");
+    cr_assert(house_follower_with(&house, "F", plain), "%s", house.reason);
+    struct tw_subscription subscription = {.slot = slot()};
+    struct tw_record record = {.engine = house.engine};
+    struct tw_copy copy = {.record = &record, .subscription = &subscription, .op = TW_OP_OPEN, .calls = 1,
+                           .last_op = TW_OP_CLOSE, .order_leg = 1, .leg_ids = {1, 0}};
+    copy_ask_first(&copy);
+    cr_expect_eq(copy.leg_ids[1], 1); /* its call may have come between what was written and the end */
+    cr_expect_eq(copy.leg_ids[0], 1);
+    cr_expect_eq(copy.last_op, TW_OP_CLOSE);
+    house_close(&house, true);
+}

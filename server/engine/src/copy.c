@@ -65,6 +65,8 @@ void copy_conclude(struct tw_copy *copy, copy_state state, tw_reason reason)
 {
     assert(!copy_is_over(copy));
     struct tw_leg *leg = copy->leg;
+    if (copy->filled > 0 && state != STATE(DONE)) /* whatever ends it now, part of it was done */
+        state = STATE(PARTIAL);
     if (state == STATE(DONE) && reason == REASON(UNSPECIFIED) && copy->n_remarks > 0)
         reason = copy->remarks[0];
     copy->state = (uint8_t)state;
@@ -460,10 +462,10 @@ void copy_ask_first(struct tw_copy *copy)
     copy->phase = PHASE_LOOKUP;
     copy->lookups = copy->absences = 0;
     atomic_store_explicit(&copy->may_be_withdrawn, false, memory_order_relaxed);
-    if (copy->calls > 0)
-        return;
-    copy->last_op = copy->op;
-    copy->leg_ids[0] = 1;
+    if (copy->leg_ids[copy->order_leg] <= copy->id_attempt) /* its call may have come after what was written */
+        copy->leg_ids[copy->order_leg] = copy->id_attempt + 1;
+    if (copy->calls == 0)
+        copy->last_op = copy->op;
 }
 
 void copy_ask_for(struct tw_copy *copy, const char *client_order_id)

@@ -171,6 +171,8 @@ void copy_apply(struct tw_copy *copy, const struct flight *flight)
     bool is_trade = op == TW_OP_OPEN || op == TW_OP_CLOSE || op == TW_OP_PLACE;
     if (executed && is_trade && ack->filled_volume > 0)
         average_add(copy, ack->filled_volume, ack->average_price);
+    if (copy->op == TW_OP_CLOSE && copy->filled > copy->volume) /* found after a crash that took how much it was sent for */
+        copy->volume = copy->filled;
     switch (op) {
     case TW_OP_CANCEL:
         if (holds)

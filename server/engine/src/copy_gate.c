@@ -106,7 +106,7 @@ enum gate gate_reduce(struct tw_copy *copy)
 
 static enum gate nothing_to_close(struct tw_copy *copy, tw_reason reason)
 {
-    if (copy->calls > 0) /* it went on for the rest, and the target holds now */
+    if (copy->calls > 0 || copy->filled > 0) /* it went on for the rest, and the target holds now */
         return gate_end(copy, STATE(DONE), copy->filled > 0 ? REASON(UNSPECIFIED) : reason);
     if (reason != REASON(ALREADY_CLOSED))
         return gate_end(copy, STATE(SKIPPED), reason);

@@ -140,9 +140,7 @@ void copy_follow(struct tw_copy *copy, const struct flight *flight, struct tw_ve
             return;
         }
         if (!goes_on) {
-            /* Refused in the end, but an order before it did part of the copy. */
-            bool is_part = verdict->state == STATE(REJECTED) && copy->filled > 0;
-            copy_conclude(copy, is_part ? STATE(PARTIAL) : verdict->state, verdict->reason);
+            copy_conclude(copy, verdict->state, verdict->reason);
             return;
         }
     }
