@@ -21,6 +21,7 @@
 #include "services.h"
 
 #include <tradewake/adapters/paper.h>
+#include <tradewake/adapters/plugin.h>
 #include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
 #include <tradewake/base/crash_point.h>
@@ -60,8 +61,10 @@ struct server {
     _Atomic(struct tw_engine *) engine; /* telemetry asks before there is one */
     struct tw_wire_server *wire;
     struct tw_access *access; /* NULL = everybody may do everything */
-    void *paper;
-    struct tw_engine_adapter adapters[1];
+    void *paper, *plugin; /* NULL = not open */
+    struct tw_engine_adapter adapters[2];
+    struct tw_plugin_entry plugin_entries[TW_PLUGINS_MAX];
+    struct tw_plugin_list plugin_list;
     char paper_dir[512], journal_dir[512], history_path[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
@@ -255,15 +258,33 @@ static const char *secrets_dir(const struct tw_settings *settings)
     return systemd != NULL && systemd[0] != '\0' ? systemd : "/run/secrets";
 }
 
+static void plugins_list(struct server *server)
+{
+    const struct tw_settings *settings = server->settings;
+    for (uint32_t i = 0; i < settings->n_plugins; i++)
+        server->plugin_entries[i] = (struct tw_plugin_entry){
+            .name = settings->plugins[i].name,
+            .library = settings->plugins[i].library,
+            .in_process = settings->plugins[i].in_process,
+        };
+    server->plugin_list = (struct tw_plugin_list){server->plugin_entries, settings->n_plugins};
+}
+
 static tw_status adapters_open(struct server *server, struct tw_error *error)
 {
-    const struct tw_adapter_options options = {
+    struct tw_adapter_options options = {
         .state_dir = server->paper_dir[0] != '\0' ? server->paper_dir : NULL,
         .reactor = server->reactor,
         .secrets_dir = secrets_dir(server->settings),
     };
     tw_status status = tw_adapter_paper.open(&options, &server->paper, error);
     server->adapters[0] = (struct tw_engine_adapter){&tw_adapter_paper, server->paper};
+    plugins_list(server);
+    options.state_dir = NULL;
+    options.own = &server->plugin_list;
+    if (status == TW_OK)
+        status = tw_adapter_plugin.open(&options, &server->plugin, error);
+    server->adapters[1] = (struct tw_engine_adapter){&tw_adapter_plugin, server->plugin};
     return status;
 }
 
@@ -286,7 +307,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .executor = server->executor,
         .reactor = server->reactor,
         .adapters = server->adapters,
-        .n_adapters = 1,
+        .n_adapters = sizeof server->adapters / sizeof server->adapters[0],
         .gate_limits = gate_limits(settings),
         .copies_remembered = settings->copies_remembered,
         .backlog_bytes_max = (uint64_t)settings->copies_backlog_bytes,
@@ -511,6 +532,7 @@ static void server_close(struct server *server)
     tw_engine_stop(engine);
     if (server->paper != NULL)
         tw_adapter_paper.close(server->paper);
+    tw_adapter_plugin.close(server->plugin);
     tw_health_clear();
     tw_access_close(server->access);
     if (server->state_lock >= 0)

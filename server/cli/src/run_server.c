@@ -82,6 +82,28 @@ static void show_setting(struct session *session, const struct tw_settings *sett
     tw_json_end(&session->json, false);
 }
 
+/* They are of the file, always. */
+static void show_plugin(struct session *session, const struct tw_settings *settings, const struct tw_plugin_setting *plugin,
+                        struct table *table)
+{
+    char name[64], value[TW_VALUE_TEXT_BYTES + 16], origin[TW_VALUE_TEXT_BYTES + 64];
+    snprintf(name, sizeof name, "plugins.%s", plugin->name);
+    snprintf(value, sizeof value, "%s%s", plugin->library, plugin->in_process ? ", in process" : "");
+    snprintf(origin, sizeof origin, "file %s:%u:%u", settings->config_path, plugin->line, plugin->column);
+    if (!session->is_json) {
+        table_add_texts(table, (const char *const[]){name, value, origin});
+        return;
+    }
+    tw_json_object(&session->json);
+    tw_json_key(&session->json, "name");
+    tw_json_text(&session->json, name);
+    tw_json_key(&session->json, "value");
+    tw_json_text(&session->json, value);
+    tw_json_key(&session->json, "origin");
+    tw_json_text(&session->json, origin);
+    tw_json_end(&session->json, false);
+}
+
 int run_config_show(struct session *session)
 {
     static const struct column columns[] = {
@@ -106,6 +128,8 @@ int run_config_show(struct session *session)
     for (size_t i = 0; i < n; i++)
         if (shows_all || settings.origins[i].kind != TW_ORIGIN_DEFAULT)
             show_setting(session, &settings, &rows[i], table);
+    for (uint32_t i = 0; i < settings.n_plugins; i++)
+        show_plugin(session, &settings, &settings.plugins[i], table);
     if (session->is_json) {
         tw_json_end(&session->json, true);
         tw_json_end(&session->json, false);
@@ -144,5 +168,8 @@ int run_config_reference(struct session *session)
                rows[i].reloadable ? "; takes effect without a restart" : "", indent,
                dot != NULL ? dot + 1 : rows[i].name, value[0] != '\0' ? value : "\"\"");
     }
+    printf("\n# Libraries of brokers that followers may be created with, as adapter plugin:NAME; in this file only.\n"
+           "# plugins:\n#   NAME:\n#     library: /opt/broker.so\n"
+           "#     # In the server itself: a crash of the library is one of the server.\n#     in_process: true\n");
     return TW_EXIT_DONE;
 }

@@ -1,4 +1,4 @@
-/* The YAML file: nested maps are the dotted names of the settings. */
+/* The YAML file: nested maps are the dotted names of the settings; `plugins` has names of its own. */
 #include <tradewake/config/settings.h>
 
 #include "settings.h"
@@ -38,6 +38,107 @@ static bool is_section(const char *name)
     return false;
 }
 
+static const char *kind_text(const yaml_node_t *node)
+{
+    switch (node->type) {
+    case YAML_SEQUENCE_NODE:
+        return "a list";
+    case YAML_MAPPING_NODE:
+        return "a mapping";
+    case YAML_SCALAR_NODE:
+        return "a value";
+    case YAML_NO_NODE:
+        break;
+    }
+    return "nothing";
+}
+
+/* ---- plugins: the one part of the file whose keys are names of the operator's ---- */
+
+static bool is_plugin_name(const char *name)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    return length > 0 && name[length] == '\0' && length < TW_PLUGIN_NAME_BYTES;
+}
+
+static void plugin_value(const struct reading *reading, struct tw_plugin_setting *plugin, const yaml_node_t *key,
+                         const yaml_node_t *value)
+{
+    static const struct tw_value_rule path = {.type = TW_VALUE_PATH}, yes_or_no = {.type = TW_VALUE_BOOL};
+    const char *word = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
+    const char *text = value->type == YAML_SCALAR_NODE ? (const char *)value->data.scalar.value : NULL;
+    struct tw_error error = {{0}};
+    int64_t number = 0;
+    tw_status status = TW_OK;
+    if (strcmp(word, "library") == 0) {
+        if (text == NULL || text[0] != '/')
+            status = tw_error_set(&error, TW_INVALID, "found \"%.80s\", expected a path from the root: /opt/broker.so",
+                                  text != NULL ? text : "no text");
+        else
+            status = tw_value_parse(&path, text, &number, &error);
+        if (status == TW_OK)
+            snprintf(plugin->library, sizeof plugin->library, "%s", text);
+    } else if (strcmp(word, "in_process") == 0) {
+        status = text == NULL ? tw_error_set(&error, TW_INVALID, "found no text, expected true or false")
+                              : tw_value_parse(&yes_or_no, text, &number, &error);
+        plugin->in_process = number != 0;
+    } else {
+        status = tw_error_set(&error, TW_INVALID, "unknown; a plugin has library and in_process");
+    }
+    if (status != TW_OK)
+        report_add(reading->report, false, "%s:%u:%u: plugins.%s.%.40s: %s", reading->file, line_of(value),
+                   column_of(value), plugin->name, word, error.text);
+}
+
+static void plugin_check(const struct reading *reading, const struct tw_plugin_setting *plugin)
+{
+    if (plugin->library[0] == '\0')
+        report_add(reading->report, false, "%s:%u:%u: plugins.%s has no library", reading->file, plugin->line, plugin->column,
+                   plugin->name);
+    else if (!plugin->in_process)
+        report_add(reading->report, false,
+                   "%s:%u:%u: plugins.%s: in_process is false, and a process of its own is not there yet; say in_process: true "
+                   "(a crash of the library is then one of the server)",
+                   reading->file, plugin->line, plugin->column, plugin->name);
+}
+
+static void read_plugin(const struct reading *reading, const yaml_node_t *key, const yaml_node_t *value)
+{
+    struct tw_settings *settings = reading->settings;
+    const char *name = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
+    const char *wrong = !is_plugin_name(name)                 ? "a name of at most 32 of a-z, 0-9, _ and -"
+                        : value->type != YAML_MAPPING_NODE    ? "a mapping with library and in_process"
+                        : settings->n_plugins == TW_PLUGINS_MAX ? "at most 16 plugins"
+                                                              : NULL;
+    for (uint32_t i = 0; i < settings->n_plugins && wrong == NULL; i++)
+        if (strcmp(settings->plugins[i].name, name) == 0)
+            wrong = "each plugin once";
+    if (wrong != NULL) {
+        report_add(reading->report, false, "%s:%u:%u: plugins: found \"%.40s\", expected %s", reading->file, line_of(key),
+                   column_of(key), name, wrong);
+        return;
+    }
+    struct tw_plugin_setting *plugin = &settings->plugins[settings->n_plugins++];
+    *plugin = (struct tw_plugin_setting){.line = line_of(key), .column = column_of(key)};
+    snprintf(plugin->name, sizeof plugin->name, "%s", name);
+    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start; pair < value->data.mapping.pairs.top; pair++)
+        plugin_value(reading, plugin, yaml_document_get_node(reading->document, pair->key),
+                     yaml_document_get_node(reading->document, pair->value));
+    plugin_check(reading, plugin);
+}
+
+static void read_plugins(const struct reading *reading, const yaml_node_t *value)
+{
+    if (value->type != YAML_MAPPING_NODE) {
+        report_add(reading->report, false, "%s:%u:%u: plugins: found %s, expected a mapping: {NAME: {library: /path, in_process: true}}",
+                   reading->file, line_of(value), column_of(value), kind_text(value));
+        return;
+    }
+    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start; pair < value->data.mapping.pairs.top; pair++)
+        read_plugin(reading, yaml_document_get_node(reading->document, pair->key),
+                    yaml_document_get_node(reading->document, pair->value));
+}
+
 /* What a wrong key was meant to be: a whole name, or the last part of one. */
 static const char *suggestion(const char *name)
 {
@@ -73,21 +174,6 @@ static void section_text(const char *section, char *text, size_t size)
         if (strncmp(table[i].name, section, length) == 0 && table[i].name[length] == '.')
             used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
                                      table[i].name + length + 1);
-}
-
-static const char *kind_text(const yaml_node_t *node)
-{
-    switch (node->type) {
-    case YAML_SEQUENCE_NODE:
-        return "a list";
-    case YAML_MAPPING_NODE:
-        return "a mapping";
-    case YAML_SCALAR_NODE:
-        return "a value";
-    case YAML_NO_NODE:
-        break;
-    }
-    return "nothing";
 }
 
 static void read_setting(const struct reading *reading, const struct tw_setting *setting,
@@ -140,6 +226,8 @@ static void read_pair(const struct reading *reading, const char *prefix, const y
                        line_of(key), column_of(key), name, origin->line, origin->column);
         else
             read_setting(reading, setting, value);
+    } else if (strcmp(name, "plugins") == 0) {
+        read_plugins(reading, value);
     } else if (!is_section(name)) {
         const char *near = suggestion(name);
         report_add(reading->report, false, "%s:%u:%u: unknown setting \"%s\"%s%s%s", reading->file,

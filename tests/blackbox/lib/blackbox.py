@@ -129,10 +129,11 @@ class Fleet:
         except Refused:
             return False
 
-    def create(self, follower_id, paper=None, masters=("M1",)):
+    def create(self, follower_id, paper=None, masters=("M1",), adapter="paper", config=None):
+        """`config`: what another adapter is told in the place of the paper settings."""
         follower = self.contract.from_json("Follower", self.follower)
-        follower.follower_id, follower.adapter = follower_id, "paper"
-        for key, value in dict(self.paper, **(paper or {})).items():
+        follower.follower_id, follower.adapter = follower_id, adapter
+        for key, value in (dict(self.paper, **(paper or {})) if adapter == "paper" else config or {}).items():
             follower.adapter_config[key] = value
         self.client.ask("FollowerService/CreateFollower", follower=follower)
         for master_id in masters:

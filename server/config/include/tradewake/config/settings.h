@@ -44,6 +44,16 @@ struct tw_origin {
     uint32_t line, column; /* FILE; from 1 */
 };
 
+/* plugins: {NAME: {library: /path, in_process: true}}; of the file alone: what is loaded into the server is not for a flag. */
+#define TW_PLUGINS_MAX        16u
+#define TW_PLUGIN_NAME_BYTES  33u
+struct tw_plugin_setting {
+    char name[TW_PLUGIN_NAME_BYTES]; /* [a-z0-9_-], as in "plugin:NAME" */
+    char library[TW_VALUE_TEXT_BYTES]; /* from the root */
+    bool in_process;
+    uint32_t line, column; /* in the file */
+};
+
 struct tw_settings {
     char listen[TW_VALUE_TEXT_BYTES];    /* "127.0.0.1:50051", "unix:/path" */
     char admin[TW_VALUE_TEXT_BYTES];     /* "127.0.0.1:9464"; "off" = no admin port */
@@ -88,6 +98,9 @@ struct tw_settings {
     uint32_t listener_connections_max;
     int64_t listener_dead_after_ns; /* 0 = never */
     bool reflection;
+
+    struct tw_plugin_setting plugins[TW_PLUGINS_MAX];
+    uint32_t n_plugins;
 
     char config_path[TW_VALUE_TEXT_BYTES];     /* the file that was read; "" = none */
     struct tw_origin origins[TW_SETTINGS_MAX]; /* by row of the table */

@@ -1,0 +1,62 @@
+/* library.h - one loaded library: what it says of itself, what it may be trusted with, what it has done wrong.
+ *
+ * Loaded once, never unloaded: a vendor's threads and thread-local destructors point into it. */
+#ifndef PLUGIN_LIBRARY_H
+#define PLUGIN_LIBRARY_H
+
+#include "../tradewake_plugin.h"
+
+#include <tradewake/adapters/plugin.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+enum { WORDS_MAX = 64, WORD_BYTES = 320 };
+
+struct library {
+    struct library *next; /* all that were ever loaded */
+
+    /* Set when it is loaded, read-only afterwards: any thread. */
+    char name[65];
+    struct twp_caps caps; /* with our defaults in the place of 0 */
+    struct twp_api api;   /* what it does not have is NULL */
+    struct twp_host host;
+    char *locale; /* of the process, before it was loaded */
+
+    atomic_uint misbehaved; /* contract breaks so far */
+
+    /* What it said through its log callback, and what we have to say of it: workers write no log lines, so it waits here
+     * for library_words_tell(). Guarded by words.lock, which is held for a copy of one line. */
+    struct {
+        pthread_mutex_t lock;
+        struct {
+            int32_t level;
+            bool is_ours;
+            char text[WORD_BYTES];
+        } lines[WORDS_MAX];
+        unsigned n, dropped;
+    } words;
+};
+
+/* Loads and checks; nothing of a session. Thread: main. Fails: TW_INVALID, TW_IO, TW_NO_MEMORY with words that name the
+ * library and what is wrong with it. *ret stays for as long as the process: threads of the vendor's may log through it. */
+TW_MUST_CHECK tw_status library_load(const struct tw_plugin_entry *entry, struct library **ret, struct tw_error *error);
+
+/* Does it come in one of these, given what it declares? Words in error. */
+TW_MUST_CHECK tw_status library_check(const struct twp_plugin *about, bool in_process, struct twp_caps *ret_caps,
+                                      struct twp_api *ret_api, struct tw_error *error);
+
+/* It broke the contract. Thread: any. */
+void library_misbehaved(struct library *library, const char *what);
+/* Writes down what has been said since the last time. Thread: any that may log. */
+void library_words_tell(struct library *library);
+
+/* Around every call into it: what it must not change in our process is as it was. */
+struct border {
+    sigset_t mask;
+};
+void border_enter(struct border *border);
+void border_leave(struct library *library, const struct border *border);
+
+#endif

@@ -1,0 +1,131 @@
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plugins {
+    const char *secrets_dir;
+    size_t n;
+    struct library *libraries[];
+};
+
+static void plugins_close(void *adapter)
+{
+    free(adapter); /* the libraries stay */
+}
+
+static tw_status load_all(struct plugins *plugins, const struct tw_plugin_list *list, struct tw_error *error)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        tw_status status = library_load(&list->entries[i], &plugins->libraries[plugins->n], error);
+        if (status != TW_OK)
+            return status;
+        plugins->n++;
+    }
+    return TW_OK;
+}
+
+static tw_status plugins_open(const struct tw_adapter_options *options, void **ret_adapter, struct tw_error *error)
+{
+    static const struct tw_plugin_list none = {0};
+    const struct tw_plugin_list *list = options->own != NULL ? options->own : &none;
+    struct plugins *plugins = calloc(1, sizeof *plugins + list->n * sizeof plugins->libraries[0]);
+    if (plugins == NULL)
+        return tw_error_set(error, TW_NO_MEMORY, "no memory for plugins");
+    plugins->secrets_dir = options->secrets_dir;
+    tw_status status = load_all(plugins, list, error);
+    if (status != TW_OK) {
+        plugins_close(plugins);
+        return status;
+    }
+    *ret_adapter = plugins;
+    return TW_OK;
+}
+
+/* "plugin:NAME"; "plugin" where there is one only. */
+static tw_status library_find(const struct plugins *plugins, const char *adapter, struct library **ret,
+                              struct tw_error *error)
+{
+    const char *colon = strchr(adapter, ':');
+    char known[256] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < plugins->n; i++) {
+        if (colon != NULL ? strcmp(plugins->libraries[i]->name, colon + 1) == 0 : plugins->n == 1) {
+            *ret = plugins->libraries[i];
+            return TW_OK;
+        }
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
+                                     plugins->libraries[i]->name);
+    }
+    if (plugins->n == 0)
+        return tw_error_set(error, TW_INVALID, "adapter is \"%.80s\", but the server's configuration names no plugins", adapter);
+    return tw_error_set(error, TW_INVALID, "adapter is \"%.80s\", expected plugin: and one of %s", adapter, known);
+}
+
+static tw_status plugins_check(void *adapter, const struct tw_session_options *options, char *ret_key,
+                               struct tw_error *error)
+{
+    struct library *library;
+    struct options read = {0};
+    tw_status status = library_find(adapter, options->adapter, &library, error);
+    if (status == TW_OK)
+        status = options_read(library, options, &read, ret_key, error);
+    options_clear(&read);
+    return status;
+}
+
+static tw_status plugins_session_open(void *adapter, const struct tw_session_options *options, void **ret_session,
+                                      struct tw_error *error)
+{
+    const struct plugins *plugins = adapter;
+    struct library *library;
+    struct session *session;
+    tw_status status = library_find(plugins, options->adapter, &library, error);
+    if (status == TW_OK)
+        status = session_open(library, options, plugins->secrets_dir, &session, error);
+    if (status == TW_OK)
+        *ret_session = session;
+    return status;
+}
+
+static void plugins_session_close(void *session)
+{
+    session_close(session);
+}
+
+static void plugins_capabilities(void *session, struct tw_capabilities *ret)
+{
+    session_capabilities(session, ret);
+}
+
+static void plugins_execute(void *session, struct tw_adapter_call *call)
+{
+    session_execute(session, call);
+}
+
+static void plugins_lookup(void *session, struct tw_adapter_call *call)
+{
+    session_lookup(session, call);
+}
+
+static void plugins_snapshot(void *session, struct tw_adapter_call *call)
+{
+    session_snapshot(session, call);
+}
+
+const struct tw_adapter_ops tw_adapter_plugin = {
+    .abi_major = TW_ADAPTER_ABI_MAJOR,
+    .struct_size = sizeof(struct tw_adapter_ops),
+    .name = "plugin",
+    .open = plugins_open,
+    .close = plugins_close,
+    .check = plugins_check,
+    .session_open = plugins_session_open,
+    .session_close = plugins_session_close,
+    .capabilities = plugins_capabilities,
+    .execute = plugins_execute,
+    .lookup = plugins_lookup,
+    .snapshot = plugins_snapshot,
+};

@@ -1,0 +1,148 @@
+/* A plugin that breaks the contract: the simulated broker executes as it should, and then this one lies about the first open
+ * of a session, or worse. Setting does:
+ *   size, code, text, below_zero, more   the answer's declared size, its outcome, its ids, its numbers are rubbish
+ *   done_not_sent, refused_filled, nothing_filled, no_position   it contradicts itself
+ *   overrun       writes past the end of its answer, by as much as it declares to be its size
+ *   setlocale, mask   changes what is the process's
+ *   list          a position of a size that there is not; cut: a list that stops in the middle, and says so
+ *   hang, late    comes back never; after four seconds, whatever the deadline is
+ *   crash         of course */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+const int64_t sim_latency_ns = 1000000;
+const int sim_keeps_deadlines = 0;
+
+static atomic_int is_told, has_opened;
+static char does[32];
+
+static int is(const char *what)
+{
+    return strcmp(does, what) == 0;
+}
+
+static int32_t evil_check(const struct twp_setting *settings, uint32_t n, struct twp_words *words)
+{
+    (void)settings;
+    (void)n;
+    (void)words;
+    return TWP_DONE;
+}
+
+static int32_t evil_session_open(const struct twp_open *open, struct twp_session **ret, struct twp_words *words)
+{
+    if (atomic_exchange(&is_told, 1) == 0)
+        strncpy(does, sim_setting(open, "does"), sizeof does - 1);
+    return sim_session_open(open, ret, words);
+}
+
+static _Noreturn void hang(void)
+{
+    for (;;)
+        sim_sleep_until(sim_mono_ns() + INT64_C(3600000000000));
+}
+
+static int32_t lie(int32_t outcome, struct twp_result *ret)
+{
+    if (is("size"))
+        ret->size = 0xdeadbeef;
+    if (is("code"))
+        return 77;
+    if (is("text"))
+        memset(ret->position_id, 'x', sizeof ret->position_id);
+    if (is("below_zero"))
+        ret->filled_volume = -1;
+    if (is("more"))
+        ret->filled_volume *= 10;
+    if (is("done_not_sent"))
+        ret->flags |= TWP_F_NOT_SENT;
+    if (is("refused_filled"))
+        return TWP_REJECTED;
+    if (is("nothing_filled"))
+        ret->filled_volume = 0;
+    if (is("no_position"))
+        ret->position_id[0] = '\0';
+    if (is("overrun")) {
+        uint32_t declared = 4 * ret->size;
+        memset((char *)ret + ret->size, 0x5a, declared - ret->size);
+    }
+    if (is("setlocale"))
+        setlocale(LC_ALL, "C.UTF-8");
+    if (is("mask")) {
+        sigset_t none;
+        sigemptyset(&none);
+        pthread_sigmask(SIG_SETMASK, &none, NULL);
+    }
+    if (is("late"))
+        sim_sleep_until(sim_mono_ns() + INT64_C(4000000000));
+    return outcome;
+}
+
+static int32_t evil_execute(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
+{
+    if (order->op != TWP_OP_OPEN || atomic_exchange(&has_opened, 1) != 0)
+        return sim_execute(session, order, ret);
+    int32_t outcome = sim_execute(session, order, ret);
+    if (is("crash"))
+        abort();
+    if (is("hang"))
+        hang();
+    return lie(outcome, ret);
+}
+
+struct passing {
+    const struct twp_list *to;
+    int n;
+};
+
+static int32_t pass(void *ctx, const void *item)
+{
+    struct passing *passing = ctx;
+    struct twp_position position = *(const struct twp_position *)item;
+    if (is("list"))
+        position.size = 8;
+    return passing->to->add(passing->to->ctx, &position);
+}
+
+static int32_t evil_positions(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+{
+    struct passing passing = {.to = list};
+    const struct twp_list own = {.size = sizeof own, .ctx = &passing, .add = pass};
+    int32_t outcome = sim_positions(session, deadline_mono_ns, &own);
+    return is("list") ? TWP_DONE : is("cut") ? TWP_PARTIAL : outcome;
+}
+
+static const struct twp_caps caps = {
+    .size = sizeof caps,
+    .thread_model = TWP_THREADS_FREE,
+    .can = TWP_CAN_HEDGING | TWP_CAN_LOOKUP,
+    .id_strength = TWP_ID_JOURNAL,
+    .call_timeout_ms = 500,
+    .settle_ms = 500,
+};
+static const struct twp_api api = {
+    .size = sizeof api,
+    .check = evil_check,
+    .session_open = evil_session_open,
+    .session_close = sim_session_close,
+    .account = sim_account,
+    .instruments = sim_instruments,
+    .quotes = sim_quotes,
+    .positions = evil_positions,
+    .orders = sim_orders,
+    .execute = evil_execute,
+    .lookup = sim_lookup,
+};
+static const struct twp_plugin plugin = {TWP_PLUGIN_SIZES, "evil", "6.6.6", &caps, &api};
+
+const struct twp_plugin *tradewake_plugin_v1(uint32_t host_abi)
+{
+    (void)host_abi;
+    return &plugin;
+}
