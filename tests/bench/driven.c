@@ -72,18 +72,40 @@ static bool program_find(char *path, size_t size)
     return false;
 }
 
-static _Noreturn void server_exec(const struct driven *server, const char *program, bool realtime)
+static bool is_plugin(const char *adapter)
 {
-    char state[320], log[320];
+    return strncmp(adapter, "plugin:", strlen("plugin:")) == 0;
+}
+
+/* What the server is told of plugins; an empty file where there is none. */
+static bool config_write(const char *path, const char *program, const char *adapter)
+{
+    FILE *config = fopen(path, "we");
+    const char *name = adapter + strcspn(adapter, ":") + is_plugin(adapter);
+    if (config != NULL && is_plugin(adapter))
+        fprintf(config, "plugins: {%s: {library: %.*s/plugins/%s.so, in_process: true}}\n", name,
+                (int)(strrchr(program, '/') - program), program, name);
+    if (config != NULL && fclose(config) == 0)
+        return true;
+    perror(path);
+    return false;
+}
+
+static _Noreturn void server_exec(const struct driven *server, const char *program, bool realtime, const char *adapter)
+{
+    char state[320], log[320], config[320];
     snprintf(state, sizeof state, "%s/state", server->dir);
     snprintf(log, sizeof log, "%s/log", server->dir);
+    snprintf(config, sizeof config, "%s/config.yaml", server->dir);
+    if (!config_write(config, program, adapter))
+        _exit(127);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
     execl(program, program, "serve", "--state-dir", state, "--listen", server->address, "--admin", "off",
           "--paper-control", "true", "--metrics-warm-up", "0", "--drain-lame-duck", "0", "--log-level", "warn",
-          "--executor-realtime", realtime ? "auto" : "off", (char *)NULL);
+          "--executor-realtime", realtime ? "auto" : "off", "--config", config, (char *)NULL);
     perror(program);
     _exit(127);
 }
@@ -125,6 +147,11 @@ static bool answers_wait(struct driven *server)
 
 bool driven_start(bool realtime, struct driven *ret)
 {
+    return driven_start_with(realtime, "paper", ret);
+}
+
+bool driven_start_with(bool realtime, const char *adapter, struct driven *ret)
+{
     char program[4096];
     const char *tmp = getenv("TMPDIR");
     *ret = (struct driven){0};
@@ -140,7 +167,7 @@ bool driven_start(bool realtime, struct driven *ret)
     fflush(NULL);
     ret->pid = fork();
     if (ret->pid == 0)
-        server_exec(ret, program, realtime);
+        server_exec(ret, program, realtime, adapter);
     struct tw_error error = {0};
     if (tw_wire_client_open_plain(ret->address, &ret->client, &error) != TW_OK) {
         fprintf(stderr, "%s\n", error.text);
@@ -196,7 +223,7 @@ static size_t follower_pack(void *context, uint32_t slot, uint8_t bytes[LOAD_MES
     follower.follower_id = id;
     follower.adapter = text_of(creation->fleet->adapter);
     follower.max_parallel = creation->fleet->max_parallel;
-    follower.n_adapter_config = 2;
+    follower.n_adapter_config = is_plugin(creation->fleet->adapter) ? 0 : 2;
     follower.adapter_config = config;
     Tradewake__V1__CreateFollowerRequest request = TRADEWAKE__V1__CREATE_FOLLOWER_REQUEST__INIT;
     request.follower = &follower;

@@ -25,11 +25,13 @@ struct driven {
 
 /* False: words are on stderr; stop it all the same. */
 bool driven_start(bool realtime, struct driven *ret);
+/* adapter: "plugin:NAME" is plugins/NAME.so beside this program, loaded into the server. */
+bool driven_start_with(bool realtime, const char *adapter, struct driven *ret);
 void driven_stop(struct driven *server);
 
 struct driven_fleet {
     uint32_t followers, max_parallel;
-    const char *adapter, *latency; /* "paper", "constant:130ms" */
+    const char *adapter, *latency; /* "paper", "constant:130ms"; of a plugin as built into it */
     bool is_blocking;
 };
 

@@ -532,7 +532,7 @@ static bool served_open(const struct bench_options *options, struct served *serv
                                        .latency = latency,
                                        .is_blocking = true};
     served->options = options;
-    if (!driven_start(options->realtime, &served->server) || !driven_fleet(&served->server, &fleet) ||
+    if (!driven_start_with(options->realtime, options->adapter, &served->server) || !driven_fleet(&served->server, &fleet) ||
         !watch_open(served))
         return false;
     served->unary = load_open(served->server.address, DRIVEN_SUBMIT, LOAD_UNARY);
