@@ -26,6 +26,16 @@ REFUSED(backlog, TW_LOAD_BACKLOG)
 REFUSED(disk, TW_LOAD_DISK)
 REFUSED(memory, TW_LOAD_MEMORY)
 
+static uint64_t breakers_of_adapters(struct tw_engine *engine)
+{
+    return tw_engine_breakers_open(engine, true);
+}
+
+static uint64_t breakers_of_sessions(struct tw_engine *engine)
+{
+    return tw_engine_breakers_open(engine, false);
+}
+
 static const struct {
     const char *name, *labels, *type, *help;
     uint64_t (*read)(struct tw_engine *engine);
@@ -33,6 +43,9 @@ static const struct {
     {"streams_evicted_total", "", "counter", "Streams that were ended because nobody read them (streams.hopeless_after).",
      streams_evicted},
     {"copy_watchers", "", "gauge", "Streams of copies that are open; at most streams.watchers_max.", copy_watchers},
+    {"breakers_open", "{of=\"adapter\"}", "gauge", "Breakers that are open now: opens there are skipped, closes go on.",
+     breakers_of_adapters},
+    {"breakers_open", "{of=\"session\"}", NULL, NULL, breakers_of_sessions},
     {"events_refused_total", "{load=\"queue\"}", "counter",
      "Events refused for load, by what was short; nothing of them was written or sent.", refused_for_queue},
     {"events_refused_total", "{load=\"backlog\"}", NULL, NULL, refused_for_backlog},

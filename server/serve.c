@@ -312,6 +312,7 @@ static tw_status engine_open(struct server *server, struct tw_error *error)
         .copies_remembered = settings->copies_remembered,
         .backlog_bytes_max = (uint64_t)settings->copies_backlog_bytes,
         .threads_lost_max = settings->executor_threads_lost_max,
+        .unknown_calls_max = settings->breaker_unknown_calls,
         .events_remembered = settings->events_remembered,
         .events_kept_ns = settings->events_kept_ns,
         .journal_dir = is_journaled ? server->journal_dir : NULL,

@@ -90,8 +90,9 @@ static bool catch_up(struct tw_refusal *refusal)
 {
     if (tw_engine_catch_up(tw_services_engine()))
         return true;
+    tw_refuse(refusal, REFUSAL(HISTORY_BEHIND), NULL, "the history has not caught up yet");
     refusal->retry_after_ns = TW_NS_PER_S;
-    return tw_refuse(refusal, REFUSAL(HISTORY_BEHIND), NULL, "the history has not caught up yet");
+    return false;
 }
 
 /* A question that the history answers: the call's own thread goes on when it has. */
@@ -113,8 +114,9 @@ static void past_ask(struct tw_call *call, struct tw_past *past)
 
 static void refuse_behind(struct tw_call *call)
 {
-    struct tw_refusal refusal = {.retry_after_ns = TW_NS_PER_S};
+    struct tw_refusal refusal;
     tw_refuse(&refusal, REFUSAL(HISTORY_BEHIND), NULL, "the history has not caught up yet");
+    refusal.retry_after_ns = TW_NS_PER_S;
     tw_call_refuse(call, &refusal);
 }
 
@@ -998,8 +1000,8 @@ void tw_watch_copies_on_request(struct tw_call *call, const ProtobufCMessage *re
     }
     watch_end(watch);
     if (refusal.reason == REFUSAL(UNSPECIFIED)) {
-        refusal.retry_after_ns = TW_NS_PER_S;
         tw_refuse(&refusal, REFUSAL(OVERLOADED), NULL, "no memory for another watcher");
+        refusal.retry_after_ns = TW_NS_PER_S;
     }
     tw_call_refuse(call, &refusal);
 }

@@ -417,8 +417,8 @@ void tw_stream_events_on_request(struct tw_call *call, const ProtobufCMessage *r
     struct event_stream *stream = stream_of(call);
     struct tw_refusal refusal = {0};
     if (stream == NULL) {
-        refusal.retry_after_ns = TW_NS_PER_S;
         tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_OVERLOADED, NULL, "no memory");
+        refusal.retry_after_ns = TW_NS_PER_S;
         tw_call_refuse(call, &refusal);
         return;
     }
@@ -570,9 +570,10 @@ void tw_get_event_on_past(struct tw_call *call)
     struct tw_arena *arena = tw_call_arena(call);
     Tradewake__V1__GetEventResponse response;
     if (past->is_behind) {
-        struct tw_refusal refusal = {.retry_after_ns = TW_NS_PER_S};
+        struct tw_refusal refusal;
         tw_refuse(&refusal, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_HISTORY_BEHIND, NULL,
                   "the history has not caught up yet");
+        refusal.retry_after_ns = TW_NS_PER_S;
         tw_call_refuse(call, &refusal);
         return;
     }

@@ -88,6 +88,8 @@ static const struct tw_setting table[] = {
     {"audit.keep", {.type = TW_VALUE_DURATION, .min = TW_NS_PER_S, .max = 87600 * INT64_C(3600) * TW_NS_PER_S},
      "9600h", NULL, FIELD(audit_keep_ns), false,
      "So long `tradewake audit` can tell who changed what, and who was refused; the same file."},
+    {"breaker.unknown_calls", {.type = TW_VALUE_INT, .max = 1000000}, "10", NULL, FIELD(breaker_unknown_calls), false,
+     "So many order calls of a follower in a row of which nobody knows what became open its breaker: opens are skipped until the broker answers a question. 0: never."},
     {"gate.order_volume", {.type = TW_VALUE_INT, .max = 1000000}, "0", NULL, FIELD(gate_order_volume), false,
      "The last gate: an order of more lots than this stops the follower's opens until RearmGate. 0: anything goes."},
     {"gate.order_notional", {.type = TW_VALUE_INT, .max = 4000000000}, "0", NULL, FIELD(gate_order_notional), false,

@@ -552,6 +552,7 @@ static void mend_answer(struct question *question)
     pthread_mutex_lock(&slot->mutex);
     bool is_again = slot->compares_again;
     slot->is_comparing = slot->compares_again = false;
+    fuse_on_query(slot, is_complete);
     /* A read that began before an answer was taken up says nothing about what the answer changed: the sweep asks
      * again. */
     bool is_outdated = slot->answers != question->answers || (slot->caps.netting && has_jobs(slot));
@@ -575,9 +576,9 @@ static void mend_answer(struct question *question)
 static void refuse_unreached(struct question *question)
 {
     struct tw_comparison *comparison = question->comparison;
-    comparison->refusal.retry_after_ns = TW_NS_PER_S;
     tw_refuse(&comparison->refusal, REFUSAL(BROKER_UNAVAILABLE), "follower_id",
               "the broker of \"%s\" cannot be asked now", question->slot->id);
+    comparison->refusal.retry_after_ns = TW_NS_PER_S;
 }
 
 static void answer(struct question *question)

@@ -229,6 +229,8 @@ void copy_land(struct flight *flight)
     if (!asks_share && (flight->phase == PHASE_CALL || ack->outcome != TW_OUTCOME_NOT_FOUND))
         copy_tell_keep(copy, ack);
     slot->answers++;
+    if (flight->phase == PHASE_CALL)
+        fuse_on_call(slot, ack);
     struct tw_verdict verdict;
     if (asks_share) {
         verdict = copy_share_asked(copy, flight);

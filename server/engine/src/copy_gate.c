@@ -78,7 +78,7 @@ static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t
     }
     if (copy->expires_wall_ns != 0 && now_wall_ns >= copy->expires_wall_ns)
         return gate_end(copy, STATE(EXPIRED), REASON(INVALID_EXPIRY));
-    if (slot->caps.blocking && breaker_is_open(slot))
+    if (slot->fuse.is_blown || (slot->caps.blocking && breaker_is_open(slot)))
         return gate_end(copy, copy->calls > 0 ? STATE(REJECTED) : STATE(SKIPPED), REASON(BREAKER_OPEN));
     if (!slot->is_connected)
         return gate_park(copy, REASON(NO_CONNECTION));

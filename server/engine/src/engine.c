@@ -78,6 +78,7 @@ tw_status tw_engine_start(const struct tw_engine_options *options, struct tw_eng
     engine->breakers = calloc(options->n_adapters + 1, sizeof *engine->breakers);
     engine->gate_limits = options->gate_limits;
     engine->backlog_bytes_max = options->backlog_bytes_max;
+    engine->unknown_calls_max = options->unknown_calls_max;
     engine->threads_lost_max =
         options->threads_lost_max != 0 ? options->threads_lost_max : TW_THREADS_LOST_MAX_DEFAULT;
     if (engine->breakers == NULL) {

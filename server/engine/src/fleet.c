@@ -3,6 +3,8 @@
  * Changes come one at a time (change_mutex); readers see the tables under fleet_lock. */
 #include "state.h"
 
+#include <tradewake/base/log.h>
+
 #include <tradewake/adapters/secret.h>
 #include <tradewake/core/check.h>
 #include <tradewake/core/mask.h>
@@ -19,8 +21,9 @@ static const char *const subscription_settable[] = {"rules", NULL};
 
 static bool no_memory(struct tw_refusal *refusal)
 {
+    tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory");
     refusal->retry_after_ns = TW_NS_PER_S;
-    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory");
+    return false;
 }
 
 /* ---- What is written down: under change_mutex, and durable before it is answered ---- */
@@ -97,6 +100,8 @@ void slot_release(struct tw_slot *slot)
 {
     if (atomic_fetch_sub_explicit(&slot->refs, 1, memory_order_acq_rel) != 1)
         return;
+    if (slot->fuse.is_blown)
+        atomic_fetch_sub_explicit(&slot->engine->fuses_blown, 1, memory_order_relaxed);
     slot_disconnect(slot);
     tw_market_clear(&slot->market);
     free(slot->opens_mono_ns);
@@ -383,8 +388,9 @@ bool slot_start(struct tw_slot *slot, struct tw_refusal *refusal)
     tw_status status = adapter->ops->session_open(adapter->adapter, &options, &slot->session, &error);
     free(settings);
     if (status == TW_IO || status == TW_NO_MEMORY) { /* a full disk: it may have room again */
+        tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "%s", error.text);
         refusal->retry_after_ns = TW_NS_PER_S;
-        return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "%s", error.text);
+        return false;
     }
     if (status != TW_OK)
         return tw_refuse(refusal, status == TW_INVALID ? REFUSAL(INVALID_FIELD) : REFUSAL(INTERNAL),
@@ -475,9 +481,10 @@ static bool follower_add(struct tw_engine *engine, const Tradewake__V1__Follower
         return false;
     retired_free(engine);
     if (retired_has(engine, wanted->follower_id)) {
+        tw_refuse(refusal, REFUSAL(BROKER_UNAVAILABLE), "follower.follower_id",
+                  "orders of the \"%s\" that was deleted are on their way still", wanted->follower_id);
         refusal->retry_after_ns = TW_NS_PER_S;
-        return tw_refuse(refusal, REFUSAL(BROKER_UNAVAILABLE), "follower.follower_id",
-                         "orders of the \"%s\" that was deleted are on their way still", wanted->follower_id);
+        return false;
     }
     struct tw_slot *slot = slot_new(engine, wanted, engine->next_slot_number + 1);
     if (slot == NULL)
@@ -542,7 +549,7 @@ static tw_reason blocked_by(const struct tw_slot *slot)
         return REASON(RISK_LIMIT);
     if (slot->gate.tripped != TW_BREACH_NONE)
         return REASON(GATE_TRIPPED);
-    if (slot->caps.blocking && breaker_skips_opens(slot))
+    if (breaker_blocks(slot))
         return REASON(BREAKER_OPEN);
     return slot->is_connected ? REASON(UNSPECIFIED) : REASON(NO_CONNECTION);
 }
@@ -988,14 +995,18 @@ enum { COMPARES_AT_ONCE = 64 };
 static void compare_some(struct tw_engine *engine)
 {
     struct tw_slot *due[COMPARES_AT_ONCE], *slot, *next;
-    int64_t before_ns = tw_mono_ns() - COMPARE_EVERY_NS;
+    int64_t now_ns = tw_mono_ns(), before_ns = now_ns - COMPARE_EVERY_NS;
     size_t n = 0;
     pthread_rwlock_rdlock(&engine->fleet_lock);
     HASH_ITER(hh, engine->slots, slot, next)
     {
         pthread_mutex_lock(&slot->mutex);
-        bool is_due = n < COMPARES_AT_ONCE && slot->is_connected && slot->compared_mono_ns < before_ns;
+        bool is_due = n < COMPARES_AT_ONCE && slot->is_connected &&
+                      (slot->compared_mono_ns < before_ns || fuse_asks(slot, now_ns));
+        const char *news = fuse_news(slot);
         pthread_mutex_unlock(&slot->mutex);
+        if (news != NULL)
+            tw_log(TW_LOG_WARN, "breaker.session", "follower=%s breaker=%s closes=go_on", slot->id, news);
         if (!is_due)
             continue;
         slot_hold(slot);

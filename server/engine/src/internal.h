@@ -47,6 +47,15 @@ struct breaker {
     uint32_t lost_told, back_told; /* the sweep's */
 };
 
+/* A session whose order calls end unknown, one after the other: breaker.c. Guarded by the slot's mutex. */
+struct fuse {
+    uint32_t unknown;     /* order calls in a row of which nobody knows what became */
+    uint32_t times;       /* it has blown so often without an answered order call in between */
+    bool is_blown;
+    bool is_told_blown;   /* what the log has been told */
+    int64_t ask_mono_ns;  /* while it is blown: when the broker is next asked what it holds */
+};
+
 /* ---- A follower, alive ---- */
 
 struct tw_slot {
@@ -100,6 +109,7 @@ struct tw_slot {
         tw_decimal balance, equity;
     } baselines[5];
     struct tw_last_gate gate;
+    struct fuse fuse;
     bool is_gate_told, is_gate_counted; /* the trip is in the log; count: day_out is not written down yet */
     bool wants_close_all; /* a stop-out that closes: the sweep does it */
     atomic_bool wants_settling; /* a leg of it is_unsettled */
@@ -388,6 +398,8 @@ struct tw_engine {
     struct breaker *breakers; /* of each */
     size_t n_adapters;
     uint32_t threads_lost_max;
+    uint32_t unknown_calls_max; /* of a session in a row; 0 = any number */
+    atomic_uint fuses_blown;    /* sessions that open nothing now */
     uint32_t copies_remembered;
     uint64_t backlog_bytes_max; /* 0 = none */
     char instance_id[17], journal_id[17];
@@ -534,6 +546,14 @@ void breaker_probe_back(struct tw_slot *slot);
 void breaker_lost(struct tw_slot *slot);      /* Thread: watch. */
 void breaker_lost_back(struct tw_slot *slot); /* Thread: the worker whose call it was. */
 void breakers_tell(struct tw_engine *engine);
+/* Whether opens of the follower are held back, for its session or its adapter. Under the slot's mutex. */
+bool breaker_blocks(const struct tw_slot *slot);
+/* An order call was answered, and how; the broker was asked what it holds, and answered or did not. Under the slot's mutex. */
+void fuse_on_call(struct tw_slot *slot, const struct tw_ack *ack);
+void fuse_on_query(struct tw_slot *slot, bool is_answered);
+bool fuse_asks(struct tw_slot *slot, int64_t now_mono_ns); /* it is time to ask; notes that it is done */
+/* What the log is to be told of it, once; NULL = nothing. */
+const char *fuse_news(struct tw_slot *slot);
 
 /* When a call counts as lost: it was to be answered by its deadline. */
 #define CALL_LOST_AFTER_NS TW_NS_PER_S

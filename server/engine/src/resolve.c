@@ -194,9 +194,10 @@ bool tw_engine_copy_resolve(struct tw_engine *engine, struct tw_copy *copy,
         return false;
     struct tw_ack ack = ack_of(&subject, request, filled);
     if (!copy_take(copy)) {
+        tw_refuse(refusal, REFUSAL(BROKER_UNAVAILABLE), "copy_id",
+                  "the broker is being asked for the copy \"%s\" right now", copy->id);
         refusal->retry_after_ns = ASKED_RIGHT_NOW_NS;
-        return tw_refuse(refusal, REFUSAL(BROKER_UNAVAILABLE), "copy_id",
-                         "the broker is being asked for the copy \"%s\" right now", copy->id);
+        return false;
     }
     if (!copy_word_land(copy, &ack)) {
         subject = subject_of(copy);

@@ -311,7 +311,7 @@ void view_fill(const struct tw_master *master, const struct tw_subscription *sub
         .is_halted = subscription_is_halted(subscription),
         .is_leaving = subscription->is_leaving || slot->is_deleted,
         .is_stopped_out = slot->stop_out.is_out,
-        .is_breaker_open = slot->caps.blocking && breaker_skips_opens(slot),
+        .is_breaker_open = breaker_blocks(slot),
         .wait_ns = slot->lane != NULL ? tw_lane_wait_ns(slot->lane) : 0,
         .open_positions = slot->open_positions,
     };
@@ -1141,17 +1141,19 @@ static void refused_count(struct tw_engine *engine, enum tw_load load)
 static bool refuse_no_memory(struct tw_engine *engine, struct tw_refusal *refusal)
 {
     refused_count(engine, TW_LOAD_MEMORY);
+    tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory for another event");
     refusal->retry_after_ns = TW_NS_PER_S;
-    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL, "no memory for another event");
+    return false;
 }
 
 bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusal)
 {
     if (engine->log == NULL || tw_journal_has_room(engine->log))
         return true;
+    tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+              "the disk of the journal is full: make room; until then only what reduces is taken");
     refusal->retry_after_ns = TW_NS_PER_S;
-    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
-                     "the disk of the journal is full: make room; until then only what reduces is taken");
+    return false;
 }
 
 /* A disk that does not keep up must not fill the memory: what is not written cannot be forgotten. A quarter more is kept
@@ -1162,10 +1164,11 @@ static bool check_backlog(struct tw_engine *engine, bool adds, struct tw_refusal
     if (waiting <= (adds ? most : most + most / 4))
         return true;
     refused_count(engine, TW_LOAD_BACKLOG);
+    tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+              "%llu MiB of copies wait for the disk of the journal (copies.backlog_bytes): %s", (unsigned long long)(waiting >> 20),
+              adds ? "until it has caught up only what reduces or changes is taken" : "nothing is taken until it has caught up");
     refusal->retry_after_ns = TW_NS_PER_S;
-    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
-                     "%llu MiB of copies wait for the disk of the journal (copies.backlog_bytes): %s", (unsigned long long)(waiting >> 20),
-                     adds ? "until it has caught up only what reduces or changes is taken" : "nothing is taken until it has caught up");
+    return false;
 }
 
 /* What is left of a full disk, and of the memory that waits for a slow one, is kept for closes. */
@@ -1201,10 +1204,11 @@ static bool check_wait(struct tw_master *master, const struct tw_event *event, s
     if (least_ns == 0 || master->n_members == 0)
         return true;
     refused_count(master->engine, TW_LOAD_QUEUE);
+    tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+              "what waits before it takes longer than its open window allows, by %lld ms at the least: nothing of it was taken",
+              (long long)((least_ns + TW_NS_PER_MS - 1) / TW_NS_PER_MS));
     refusal->retry_after_ns = least_ns < RETRY_MIN_NS ? RETRY_MIN_NS : least_ns > RETRY_MAX_NS ? RETRY_MAX_NS : least_ns;
-    return tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
-                     "what waits before it takes longer than its open window allows, by %lld ms at the least: nothing of it was taken",
-                     (long long)((least_ns + TW_NS_PER_MS - 1) / TW_NS_PER_MS));
+    return false;
 }
 
 static bool check_load(struct tw_master *master, const struct tw_event *event, struct tw_refusal *refusal)

@@ -84,6 +84,7 @@ struct tw_settings {
     int64_t retention_segment_bytes, retention_log_bytes;
     int64_t history_keep_ns;
     int64_t audit_keep_ns;
+    uint32_t breaker_unknown_calls; /* in a row; 0 = any number */
     uint32_t gate_order_volume; /* lots; 0 = any, likewise below */
     uint32_t gate_order_notional, gate_orders_per_second, gate_orders_per_day;
     char secrets_directory[TW_VALUE_TEXT_BYTES]; /* "" = where the system puts them */

@@ -63,6 +63,7 @@ struct tw_engine_options {
     } const *adapters;
     size_t n_adapters;
     uint32_t threads_lost_max; /* of an adapter, then its breaker opens; 0 = TW_THREADS_LOST_MAX_DEFAULT */
+    uint32_t unknown_calls_max; /* of a follower's order calls in a row, then its breaker opens; 0 = never */
     struct tw_gate_limits gate_limits; /* of the last gate, of every follower; 0 = none */
     uint32_t copies_remembered;
     uint64_t backlog_bytes_max; /* of copies that wait for the disk: beyond it no more opens; 0 = any number */
@@ -374,6 +375,9 @@ bool tw_engine_gate_rearm(struct tw_engine *engine, const char *follower_id, str
                           Tradewake__V1__Follower **ret, struct tw_refusal *refusal);
 /* Orders that the last gate did not let through. Thread: any. */
 uint64_t tw_engine_breaches(const struct tw_engine *engine, enum tw_breach breach);
+
+/* Breakers that are open now: of adapters, or of followers' sessions. Thread: any. */
+uint32_t tw_engine_breakers_open(const struct tw_engine *engine, bool of_adapters);
 
 /* Events that were refused for load, by what was short: nothing was written or sent. Thread: any. */
 enum tw_load { TW_LOAD_QUEUE, TW_LOAD_BACKLOG, TW_LOAD_DISK, TW_LOAD_MEMORY, TW_LOAD_COUNT };
