@@ -618,12 +618,21 @@ static void deliver_due(uint8_t follower)
     }
 }
 
+/* How long a broker whose history is short remembers an order that is over. */
+#define HISTORY_NS (8 * TW_NS_PER_S)
+
+static bool is_forgotten(const struct follower *follower, const struct answer *answer)
+{
+    return world->is_forgetful && !follower->caps.netting && answer->working == 0 &&
+           world->s.now_ns > answer->visible_ns + HISTORY_NS;
+}
+
 static void look_up(struct wire *wire, struct tw_ack *ack)
 {
     deliver_due(wire->follower);
     struct follower *follower = follower_of(wire->follower);
     struct answer *answer = answer_by_id(follower, wire->order.client_order_id);
-    if (answer == NULL || answer->visible_ns > world->s.now_ns) {
+    if (answer == NULL || answer->visible_ns > world->s.now_ns || is_forgotten(follower, answer)) {
         ack->outcome = TW_OUTCOME_NOT_FOUND;
         return;
     }

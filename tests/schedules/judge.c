@@ -299,6 +299,8 @@ static void judge_copy(const struct tw_copy *copy, uint32_t event)
         return;
     if (copy->op != TW_OP_OPEN && world->s.n_power_cuts > 0 && copy->filled < there)
         return; /* all of a position can be closed twice: the power cut took the log of the first time */
+    if (world->is_forgetful && copy->filled < there)
+        return; /* what was forgotten cannot be told: what is there was taken up, or is gone */
     if (copy->filled != there)
         violation("F%u: the copy of e%u (%s) says that %lld steps were filled, the broker did %lld; state %u, reason %u",
                   number, event, copy_action_word(copy->action), (long long)(copy->filled / STEP),

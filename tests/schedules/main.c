@@ -1,7 +1,7 @@
 /* main.c - schedules, one after the other: a life of the server, its end, the next life, and the judge.
  *
  *     schedules [--schedules N] [--seed N] [--jobs N] [--trace] [--broken WORD] [--keep-going]
- *               [--everything]
+ *               [--everything] [--pairs] [--forgetful]
  *
  * A job is a process that keeps a world and lets children live in it; a child ends when the server would
  * (exit 100), when a promise is broken (1), or when there is nothing left to do (0). */
@@ -82,7 +82,7 @@ void violation(const char *format, ...)
     printf("VIOLATION seed=%" PRIu64 " life=%u at=%.3f ms: ", world->seed, world->s.life, (double)world->s.now_ns / 1e6);
     vprintf(format, values);
     printf("\n     again: schedules --seed %" PRIu64 " --schedules 1 --trace%s%s%s\n", world->seed,
-           world->is_everything ? " --everything" : "", world->broken != 0 ? " --broken " : "",
+           world->is_everything ? " --everything" : world->is_pairs ? " --pairs" : world->is_forgetful ? " --forgetful" : "", world->broken != 0 ? " --broken " : "",
            broken_words[world->broken]);
     va_end(values);
     fflush(stdout);
@@ -226,6 +226,8 @@ static void follower_draw(struct follower *follower, uint8_t number)
         .call_timeout_ms = 200 + (uint32_t)draw(3000),
         .settle_ms = (uint32_t)draw(3000),
     };
+    if (world->is_forgetful && !follower->caps.netting) /* as such an adapter has to say */
+        follower->caps.not_found_is_final = false;
     follower->renumbers = chance(400);
     follower->is_up = true;
     for (int i = 0; i < 3; i++) {
@@ -493,7 +495,7 @@ _Noreturn static void child(void)
 struct options {
     uint64_t schedules, seed;
     uint32_t jobs, broken;
-    bool is_traced, keeps_going, is_everything;
+    bool is_traced, keeps_going, is_everything, is_pairs, is_forgetful;
 };
 
 static void *shared(size_t size)
@@ -542,6 +544,8 @@ static int job(const struct options *options, uint32_t number, struct totals *re
     world->is_traced = options->is_traced;
     world->broken = options->broken;
     world->is_everything = options->is_everything;
+    world->is_pairs = options->is_pairs;
+    world->is_forgetful = options->is_forgetful;
     if (world->last_seed - options->seed < number)
         return 0;
     for (;;) {
@@ -621,7 +625,7 @@ static bool jobs_run(const struct options *options, struct totals *totals)
 _Noreturn static void usage(void)
 {
     fputs("usage: schedules [--schedules N] [--seed N] [--jobs N] [--trace] [--keep-going] [--everything]\n"
-          "                 [--broken blind-resend|early-answer|dropped-close]\n", stderr);
+          "                 [--pairs] [--forgetful] [--broken blind-resend|early-answer|dropped-close]\n", stderr);
     exit(2);
 }
 
@@ -652,6 +656,10 @@ static struct options options_read(char **argv)
             options.keeps_going = true;
         else if (strcmp(*arg, "--everything") == 0)
             options.is_everything = true;
+        else if (strcmp(*arg, "--pairs") == 0)
+            options.is_pairs = true;
+        else if (strcmp(*arg, "--forgetful") == 0)
+            options.is_forgetful = true;
         else if (strcmp(*arg, "--schedules") == 0)
             options.schedules = number_read(*++arg);
         else if (strcmp(*arg, "--seed") == 0)

@@ -32,6 +32,8 @@ static enum script_kind next_kind(enum state state, bool was_placed, tw_decimal 
     }
     if (dice < 8 && world->s.is_serial && (!was_placed || world->is_everything))
         return DO_INCREASE;
+    if (world->is_pairs && dice < 80 && volume > STEP && world->s.is_orderly)
+        return DO_PARTIAL;
     if (dice < 20)
         return DO_MODIFY;
     return dice < 50 && volume > STEP && world->s.is_orderly ? DO_PARTIAL : DO_CLOSE;
@@ -71,6 +73,24 @@ static void event_write(struct writer *writer, struct script_event *event, uint8
     }
 }
 
+/* The second of two partial closes that name the same ticket and come together. */
+static void partner_write(struct writer *writer, struct script_event *first, struct script_event *event)
+{
+    tw_decimal *volume = &writer->volumes[first->position];
+    *event = *first;
+    first->renames = false;
+    event->is_with_last = true;
+    event->price = (tw_decimal)draw(20) * (LOT / 100);
+    event->volume = (1 + (tw_decimal)draw((uint64_t)(*volume / STEP - 1))) * STEP;
+    *volume -= event->volume;
+}
+
+static bool has_partner(const struct writer *writer, const struct script_event *event)
+{
+    return world->is_pairs && event->kind == DO_PARTIAL && writer->volumes[event->position] > STEP &&
+           world->s.n_events < EVENTS_MAX;
+}
+
 static int64_t gap(void)
 {
     uint64_t dice = draw(100);
@@ -88,10 +108,17 @@ void script_write(void)
     bool ends_flat = chance(700);
     while (world->s.n_events < n) {
         uint8_t position = (uint8_t)draw(world->s.n_positions);
-        if (writer.states[position] != GONE)
-            event_write(&writer, &world->s.events[world->s.n_events++], position);
-        else
+        struct script_event *event = &world->s.events[world->s.n_events];
+        if (writer.states[position] == GONE) {
             n--;
+            continue;
+        }
+        event_write(&writer, event, position);
+        world->s.n_events++;
+        if (has_partner(&writer, event)) {
+            partner_write(&writer, event, event + 1);
+            world->s.n_events++;
+        }
     }
     for (uint8_t p = 0; ends_flat && p < world->s.n_positions && world->s.n_events < EVENTS_MAX; p++) {
         if (writer.states[p] != HELD && writer.states[p] != PLACED)
@@ -103,7 +130,7 @@ void script_write(void)
     int64_t due_ns = world->s.now_ns;
     for (uint32_t i = 0; i < world->s.n_events; i++) {
         struct script_event *event = &world->s.events[i];
-        event->gap_ns = gap();
+        event->gap_ns = event->is_with_last ? 0 : gap();
         event->repeats = chance(150) ? 1 + (uint8_t)draw(2) : 0;
         due_ns += event->gap_ns;
         if (!world->s.is_serial || i == 0)

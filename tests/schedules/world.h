@@ -135,6 +135,7 @@ struct script_event {
     enum script_kind kind;
     uint8_t position;
     bool renames; /* a partial close that gives the rest a new ticket */
+    bool is_with_last; /* it happens together with the event before */
     tw_decimal volume, price;
     int64_t gap_ns;      /* after the one before */
     int64_t due_ns;      /* when it is sent, or sent again; INT64_MAX = not now */
@@ -173,6 +174,8 @@ struct world {
     /* Of the runner. */
     uint64_t seed, last_seed, stride; /* schedules still to come, this one included */
     bool is_everything; /* also what is known to go wrong */
+    bool is_forgetful;  /* hedging brokers forget an order some seconds after it was over: an outage may be longer */
+    bool is_pairs;      /* partial closes come two at a time, of one ticket */
     bool is_traced, is_running; /* a schedule has begun and not ended */
     uint32_t broken;            /* enum broken */
     struct totals totals;

@@ -2,7 +2,7 @@
  *
  * The question goes through the follower's lane as a poll: it never takes the last slot of a follower
  * that has orders to send. */
-#include "internal.h"
+#include "copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -425,6 +425,26 @@ static struct tw_leg *leg_lock(struct tw_slot *slot, const char *client_order_id
     return NULL;
 }
 
+/* What an order that added to it opened is one more of its positions. */
+static void leg_adopt_more(struct tw_leg *leg, const struct tw_held_position *there)
+{
+    if (leg->is_closed) {
+        leg_adopt(leg, there);
+        return;
+    }
+    leg_ticket_push(leg);
+    memcpy(leg->ticket, there->position_id, sizeof leg->ticket);
+    leg->ticket_held = there->volume;
+    leg->held += there->volume;
+    leg->filled += there->volume;
+    leg->wanted += there->volume;
+    leg->listing->open_volume += there->volume;
+    leg->stop_loss = there->stop_loss == TW_DECIMAL_UNSET ? 0 : there->stop_loss;
+    leg->take_profit = there->take_profit == TW_DECIMAL_UNSET ? 0 : there->take_profit;
+    leg_unsettle(leg);
+    leg_dirty(leg);
+}
+
 /* What was refused, as far as we knew, has been done. Under the slot's mutex. */
 static bool copy_adopt(struct tw_copy *copy, const struct tw_held_position *there)
 {
@@ -438,11 +458,67 @@ static bool copy_adopt(struct tw_copy *copy, const struct tw_held_position *ther
     return true;
 }
 
+static void close_again(struct tw_master *master, struct tw_position *position, const struct tw_slot *slot)
+{
+    char event_id[TW_ID_BYTES];
+    fleet_event_id(slot->engine, "repair", event_id);
+    struct tw_record *repair = sequencer_close_legs(master, position, slot, ORIGIN(REPAIR), event_id);
+    if (repair != NULL)
+        tw_record_release(repair);
+}
+
+/* The leg that a copy was of; its position may have another name by now, and is known by that of the event after a start. */
+static struct tw_leg *leg_of_copy(struct tw_master *master, const struct tw_copy *copy, const char *position_id)
+{
+    const struct tw_slot *slot = copy->subscription->slot;
+    struct tw_position *position = position_find(master, position_id);
+    struct tw_leg *leg = position != NULL ? position_leg(position, slot) : NULL;
+    if (copy->leg_number == 0 || (leg != NULL && leg->number == copy->leg_number))
+        return leg;
+    for (position = master->positions; position != NULL; position = position->hh.next) {
+        leg = position_leg(position, slot);
+        if (leg != NULL && leg->number == copy->leg_number)
+            return leg;
+    }
+    return NULL;
+}
+
+/* The id is that of a copy which added to a leg, or was to: of a leg's own orders only those that opened it are kept. */
+static void adopt_more(struct tw_slot *slot, const struct tw_held_position *there, uint64_t answers)
+{
+    struct tw_record *record = NULL;
+    struct tw_copy *copy = tw_engine_copy_find(slot->engine, there->client_order_id, &record);
+    if (copy == NULL)
+        return;
+    struct tw_master *master = record->master;
+    pthread_mutex_lock(&master->mutex);
+    pthread_mutex_lock(&slot->mutex);
+    struct tw_leg *leg = copy->subscription->slot == slot ? leg_of_copy(master, copy, record->subject_id) : NULL;
+    bool is_adopted = leg != NULL && copy->op == TW_OP_OPEN && !leg->is_let_go &&
+                      leg->jobs == 0 && slot->answers == answers && copy_adopt(copy, there);
+    if (is_adopted)
+        leg_adopt_more(leg, there);
+    pthread_mutex_unlock(&slot->mutex);
+    if (is_adopted && leg->position->state != POSITION_OPEN)
+        close_again(master, leg->position, slot);
+    pthread_mutex_unlock(&master->mutex);
+    if (is_adopted)
+        copy_announce(copy);
+    tw_record_release(record);
+}
+
 static void adopt(struct tw_slot *slot, const struct tw_held_position *there, uint64_t answers)
 {
     struct tw_leg *leg = leg_lock(slot, there->client_order_id);
-    if (leg == NULL)
+    bool is_open = leg != NULL && !leg->is_closed; /* by what was added to it: its first order is one more */
+    if (is_open) {
+        pthread_mutex_unlock(&slot->mutex);
+        pthread_mutex_unlock(&leg->position->master->mutex);
+    }
+    if (leg == NULL || is_open) {
+        adopt_more(slot, there, answers);
         return;
+    }
     struct tw_position *position = leg->position;
     struct tw_master *master = position->master;
     struct tw_record *record = NULL;
@@ -452,13 +528,8 @@ static void adopt(struct tw_slot *slot, const struct tw_held_position *there, ui
         leg_adopt(leg, there);
     bool has_changed = copy != NULL && copy->subscription->slot == slot && copy_adopt(copy, there);
     pthread_mutex_unlock(&slot->mutex);
-    if (is_adopted && position->state != POSITION_OPEN) {
-        char event_id[TW_ID_BYTES];
-        fleet_event_id(slot->engine, "repair", event_id);
-        struct tw_record *repair = sequencer_close_legs(master, position, slot, ORIGIN(REPAIR), event_id);
-        if (repair != NULL)
-            tw_record_release(repair);
-    }
+    if (is_adopted && position->state != POSITION_OPEN)
+        close_again(master, position, slot);
     pthread_mutex_unlock(&master->mutex);
     if (has_changed)
         copy_announce(copy);

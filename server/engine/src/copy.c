@@ -442,6 +442,7 @@ void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan)
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk)
 {
     copy->leg = leg;
+    copy->leg_number = leg->number;
     if (copy_opens(copy))
         tw_last_gate_plan(&leg->slot->gate);
     copy->reduces_risk = reduces_risk;

@@ -1,5 +1,5 @@
 /* copy.h - what the files that carry a copy from its plan to its end share with each other, and with nobody else:
- * copy.c, copy_*.c, leg.c, net.c, net_again.c, announce.c, resolve.c. Unless it says otherwise: under the slot's mutex. */
+ * copy.c, copy_*.c, leg.c, net.c, net_again.c, announce.c, compare.c, resolve.c. Unless it says otherwise: under the slot's mutex. */
 #ifndef TW_ENGINE_COPY_H
 #define TW_ENGINE_COPY_H
 

@@ -166,7 +166,9 @@ void copy_apply(struct tw_copy *copy, const struct flight *flight)
     bool waits_there = ack->outcome == TW_OUTCOME_ACCEPTED && flight->phase == PHASE_LOOKUP && ack->order_id[0] != '\0';
     applied_note(copy);
     enum tw_order_op op = copy_op_answered(flight);
-    if (op != order->op && leg->is_pending)
+    bool is_reduction = copy->op == TW_OP_CLOSE || op != order->op;
+    /* What closed something had something to close: the fill was told, and a crash took what was told. */
+    if (is_reduction && executed && ack->filled_volume > 0 && leg->is_pending)
         leg_filled(leg, leg->placed, ack->position_id);
     bool is_trade = op == TW_OP_OPEN || op == TW_OP_CLOSE || op == TW_OP_PLACE;
     if (executed && is_trade && ack->filled_volume > 0)

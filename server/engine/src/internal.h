@@ -273,6 +273,7 @@ struct tw_copy {
     struct tw_record *record;
     struct tw_subscription *subscription; /* holds a reference */
     struct tw_leg *leg;                   /* NULL for what touches no position; gone when terminal */
+    uint64_t leg_number;                  /* of the leg, for good; 0 = not known since a start */
     int64_t window_end_wall_ns;           /* opens: too old after it */
     tw_decimal master_remaining, master_initial; /* reductions */
 

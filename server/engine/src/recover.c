@@ -360,6 +360,7 @@ bool recovery_copy(struct recovery *r, struct state_in *in, struct tw_record *re
         copy->stamp = names.stamp;
         /* One that has ended has none: the leg may go before it. */
         copy->leg = !copy_is_over(copy) ? numbered_find(&r->legs, names.leg_number) : NULL;
+        copy->leg_number = names.leg_number != 0 ? names.leg_number : copy->leg_number;
         *ret_copy = copy;
     }
     return !in->failed;
@@ -375,6 +376,8 @@ static bool copy_read(struct recovery *r, struct state_in *in, struct tw_record 
     struct tw_leg *leg = has_leg ? recovery_leg(r, in, block, record != NULL ? record->n_copies : 0) : NULL;
     if (copy != NULL)
         copy->leg = !copy_is_over(copy) ? leg : NULL;
+    if (copy != NULL && leg != NULL)
+        copy->leg_number = leg->number;
     return !in->failed;
 }
 
