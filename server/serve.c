@@ -22,6 +22,7 @@
 
 #include <tradewake/adapters/paper.h>
 #include <tradewake/adapters/plugin.h>
+#include <tradewake/adapters/remote.h>
 #include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
 #include <tradewake/base/crash_point.h>
@@ -61,8 +62,8 @@ struct server {
     _Atomic(struct tw_engine *) engine; /* telemetry asks before there is one */
     struct tw_wire_server *wire;
     struct tw_access *access; /* NULL = everybody may do everything */
-    void *paper, *plugin; /* NULL = not open */
-    struct tw_engine_adapter adapters[2];
+    void *paper, *plugin, *remote; /* NULL = not open */
+    struct tw_engine_adapter adapters[3];
     struct tw_plugin_entry plugin_entries[TW_PLUGINS_MAX];
     struct tw_plugin_list plugin_list;
     char paper_dir[512], journal_dir[512], history_path[512];
@@ -270,6 +271,22 @@ static void plugins_list(struct server *server)
     server->plugin_list = (struct tw_plugin_list){server->plugin_entries, settings->n_plugins};
 }
 
+static tw_status remote_open(struct server *server, struct tw_error *error)
+{
+    const struct tw_settings *settings = server->settings;
+    struct tw_remote_bridge bridges[TW_BRIDGE_SETTINGS_MAX];
+    for (uint32_t i = 0; i < settings->n_bridges; i++) {
+        const struct tw_bridge_setting *bridge = &settings->bridges[i];
+        bridges[i] = (struct tw_remote_bridge){bridge->name, bridge->address, bridge->ca, bridge->certificate, bridge->key,
+                                               bridge->server_name};
+    }
+    const struct tw_remote_bridges list = {bridges, settings->n_bridges};
+    const struct tw_adapter_options options = {.reactor = server->reactor, .own = &list};
+    tw_status status = tw_adapter_remote.open(&options, &server->remote, error);
+    server->adapters[2] = (struct tw_engine_adapter){&tw_adapter_remote, server->remote};
+    return status;
+}
+
 static tw_status adapters_open(struct server *server, struct tw_error *error)
 {
     struct tw_adapter_options options = {
@@ -285,7 +302,7 @@ static tw_status adapters_open(struct server *server, struct tw_error *error)
     if (status == TW_OK)
         status = tw_adapter_plugin.open(&options, &server->plugin, error);
     server->adapters[1] = (struct tw_engine_adapter){&tw_adapter_plugin, server->plugin};
-    return status;
+    return status == TW_OK ? remote_open(server, error) : status;
 }
 
 static struct tw_gate_limits gate_limits(const struct tw_settings *settings)
@@ -525,6 +542,7 @@ static void server_close(struct server *server)
         tw_engine_quiesce(engine);
     if (server->executor != NULL)
         calls_await(server);
+    tw_remote_quiet(server->remote); /* it calls and tells on a thread of its own */
     tw_reactor_stop(server->reactor);
     if (tw_executor_stop(server->executor) > 0)
         server_abandon(server);
@@ -534,6 +552,7 @@ static void server_close(struct server *server)
     if (server->paper != NULL)
         tw_adapter_paper.close(server->paper);
     tw_adapter_plugin.close(server->plugin);
+    tw_adapter_remote.close(server->remote);
     tw_health_clear();
     tw_access_close(server->access);
     if (server->state_lock >= 0)

@@ -53,6 +53,11 @@ static const struct {
     {"a plugin in a process of its own", "plugins:\n  a: {library: /a.so}\n", "F:2:3: plugins.a: in_process is false"},
     {"a plugin's wrong key", "plugins:\n  a: {library: /a.so, in_process: true, inprocess: yes}\n", "F:2:52: plugins.a.inprocess: unknown"},
     {"a plugin twice", "plugins:\n  a: {library: /a.so, in_process: true}\n  a: {library: /a.so, in_process: true}\n", "F:3:3: plugins: found \"a\", expected each plugin once"},
+    {"a bridge in plain text to elsewhere", "bridges: {a: {address: '10.0.0.1:5'}}\n", "F:1:14: bridges.a: found 10.0.0.1:5 without ca"},
+    {"a bridge without an address", "bridges: {a: {ca: x.pem}}\n", "F:1:14: bridges.a: address is missing"},
+    {"a bridge's unknown setting", "bridges:\n  a: {address: 'unix:/x', adress: y}\n", "F:2:35: bridges.a: unknown setting \"adress\" of a bridge"},
+    {"a bridge's name that is none", "bridges: {'a b': {address: 'unix:/x'}}\n", "F:1:11: bridges.a b: found \"a b\" as a bridge's name"},
+    {"a bridge twice", "bridges:\n  a: {address: 'unix:/x'}\n  a: {address: 'unix:/y'}\n", "F:3:3: bridges.a: bridge a is given twice"},
     {"an alias that is a ring", "log: &a\n  log: *a\n", "F:2:3: unknown setting \"log.log\""},
 };
 /* clang-format on */
@@ -175,6 +180,24 @@ static const char *said(bool is_dev, const struct tw_setting_flag *flags, size_t
 {
     const struct tw_settings_sources sources = {.is_dev = is_dev, .flags = flags, .n_flags = n_flags};
     return tw_settings_load(&sources, &settings, &report) == TW_OK ? "" : report.problems[0].text;
+}
+
+Test(config_settings, bridges_are_a_mapping_or_one_text)
+{
+    apply("bridges:\n  a: {address: 'unix:/x'}\n  b: {address: 'h:5', ca: c.pem, server_name: s}\n");
+    cr_assert_eq(report.n, 0);
+    cr_assert_eq(settings.n_bridges, 2);
+    cr_expect_str_eq(settings.bridges[1].server_name, "s");
+    cr_expect_str_eq(settings.bridges_text, "a=unix:/x, b=h:5");
+
+    const struct tw_setting_flag flag = {"bridges", "c=unix:/z,d=127.0.0.1:9"}, wrong = {"bridges", "c=10.0.0.1:9"};
+    struct tw_settings_sources sources = {.flags = &flag, .n_flags = 1};
+    cr_assert_eq(tw_settings_load(&sources, &settings, &report), TW_OK);
+    cr_assert_eq(settings.n_bridges, 2);
+    cr_expect_str_eq(settings.bridges[0].address, "unix:/z");
+    cr_expect_str_eq(settings.bridges[1].name, "d");
+    sources.flags = &wrong;
+    cr_expect_eq(tw_settings_load(&sources, &settings, &report), TW_INVALID, "plain text to elsewhere");
 }
 
 Test(config_settings, plain_text_stays_on_this_machine_unless_said_in_words)

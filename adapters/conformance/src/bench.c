@@ -255,6 +255,18 @@ struct tw_ack bench_lookup(struct bench *bench, const char *client_order_id)
     return round.call.ack;
 }
 
+struct tw_ack bench_lookup_known(struct bench *bench, const char *client_order_id)
+{
+    int64_t until = tw_mono_ns() + PATIENCE_S * TW_NS_PER_S;
+    struct tw_ack ack = bench_lookup(bench, client_order_id);
+    while (ack.outcome == TW_OUTCOME_AMBIGUOUS && tw_mono_ns() < until) {
+        const struct timespec moment = {0, 20 * TW_NS_PER_MS};
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+        ack = bench_lookup(bench, client_order_id);
+    }
+    return ack;
+}
+
 struct tw_snapshot bench_snapshot(struct bench *bench)
 {
     struct tw_snapshot snapshot = {0};

@@ -48,6 +48,8 @@ struct tw_ack bench_execute(struct bench *bench, const struct tw_order *order);
 struct tw_ack bench_execute_by(struct bench *bench, const struct tw_order *order,
                                int64_t deadline_mono_ns);
 struct tw_ack bench_lookup(struct bench *bench, const char *client_order_id);
+/* Asks again as long as it could not be asked: a call may still be held by the broker. */
+struct tw_ack bench_lookup_known(struct bench *bench, const char *client_order_id);
 /* Fails the test unless it is complete. The caller clears it. */
 struct tw_snapshot bench_snapshot(struct bench *bench);
 

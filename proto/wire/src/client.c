@@ -1,15 +1,12 @@
+#include "calling.h"
 #include "core.h"
-#include "details.h"
 #include "message.h"
-#include "tls.h"
 
 #include <tradewake/base/clock.h>
-#include <tradewake/base/limits.h>
 #include <tradewake/wire/client.h>
 #include <tradewake/wire/descriptors.h>
 
 #include <grpc/byte_buffer.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 
 #include <assert.h>
@@ -17,9 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define KEEPALIVE_MS         20000
-#define KEEPALIVE_TIMEOUT_MS 10000
 
 /* A call waits on a queue of its own; making one costs several calls' time, so they are kept. */
 enum { QUEUES_KEPT = 32 };
@@ -34,13 +28,6 @@ struct tw_wire_client {
     pthread_mutex_t mutex;
     grpc_completion_queue *queues[QUEUES_KEPT];
     uint32_t n_queues;
-};
-
-/* What a call ends with, as the core fills it in. */
-struct ending {
-    grpc_metadata_array headers, trailers; /* elements belong to the core's call */
-    grpc_status_code code;
-    grpc_slice message;
 };
 
 /* The batches of a stream; the address of its entry is the tag. */
@@ -62,7 +49,7 @@ struct tw_wire_stream {
     char tags[BATCHES];
 
     /* The reading thread's alone. */
-    struct ending ending;
+    struct wire_ending ending;
     grpc_byte_buffer *message;
     bool is_reading; /* a read is out */
     bool is_over;
@@ -73,44 +60,6 @@ struct tw_wire_stream {
 };
 
 /* ---- Life. ---- */
-
-static grpc_arg arg_integer(const char *key, int value)
-{
-    return (grpc_arg){.type = GRPC_ARG_INTEGER,
-                      .key = (char *)(uintptr_t)key, /* only read */
-                      .value.integer = value};
-}
-
-static tw_status channel_new(const struct tw_wire_client_options *options, grpc_channel **ret, struct tw_error *error)
-{
-    const struct tw_wire_client_tls *tls = options->tls;
-    grpc_arg args[] = {
-        arg_integer(GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS),
-        arg_integer(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, KEEPALIVE_TIMEOUT_MS),
-        arg_integer(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, TW_ANSWER_BYTES_MAX),
-        /* Clients do not share a connection: what one does to it is its own. */
-        arg_integer(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
-        arg_integer(GRPC_ARG_ENABLE_HTTP_PROXY, 0),
-        arg_integer(GRPC_ARG_ENABLE_CHANNELZ, 0),
-        {0}, /* the name expected of the server */
-    };
-    grpc_channel_args list = {.num_args = sizeof args / sizeof args[0] - 1, .args = args};
-    grpc_channel_credentials *credentials = NULL;
-    if (tls == NULL) {
-        credentials = grpc_insecure_credentials_create();
-    } else {
-        tw_status status = wire_tls_client_credentials(tls, &credentials, error);
-        if (status != TW_OK)
-            return status;
-        if (tls->server_name[0] != '\0')
-            args[list.num_args++] = (grpc_arg){.type = GRPC_ARG_STRING,
-                                               .key = (char *)(uintptr_t)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG,
-                                               .value.string = (char *)(uintptr_t)tls->server_name};
-    }
-    *ret = grpc_channel_create(options->address, credentials, &list);
-    grpc_channel_credentials_release(credentials);
-    return TW_OK;
-}
 
 static void token_set(struct tw_wire_client *client, const char *token)
 {
@@ -133,7 +82,7 @@ tw_status tw_wire_client_open(const struct tw_wire_client_options *options, stru
         return tw_error_set(error, TW_NO_MEMORY, "no memory for a client");
     pthread_mutex_init(&client->mutex, NULL);
     wire_core_init();
-    tw_status status = channel_new(options, &client->channel, error);
+    tw_status status = wire_channel_new(options, NULL, 0, &client->channel, error);
     if (status != TW_OK) {
         tw_wire_client_close(client);
         return status;
@@ -194,56 +143,6 @@ static void queue_give(struct tw_wire_client *client, grpc_completion_queue *que
 }
 
 /* ---- Endings. ---- */
-
-static void ending_init(struct ending *ending)
-{
-    grpc_metadata_array_init(&ending->headers);
-    grpc_metadata_array_init(&ending->trailers);
-    ending->code = GRPC_STATUS_UNKNOWN;
-    ending->message = grpc_empty_slice();
-}
-
-static void ending_clear(struct ending *ending)
-{
-    grpc_metadata_array_destroy(&ending->headers);
-    grpc_metadata_array_destroy(&ending->trailers);
-    grpc_slice_unref(ending->message);
-}
-
-static grpc_op status_op(struct ending *ending)
-{
-    return (grpc_op){.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
-                     .data.recv_status_on_client = {.trailing_metadata = &ending->trailers,
-                                                    .status = &ending->code,
-                                                    .status_details = &ending->message}};
-}
-
-static grpc_op headers_op(struct ending *ending)
-{
-    return (grpc_op){.op = GRPC_OP_RECV_INITIAL_METADATA,
-                     .data.recv_initial_metadata.recv_initial_metadata = &ending->headers};
-}
-
-static void details_read(const struct ending *ending, struct tw_refusal *ret)
-{
-    static const char key[] = "grpc-status-details-bin";
-    for (size_t i = 0; i < ending->trailers.count; i++) {
-        const grpc_metadata *trailer = &ending->trailers.metadata[i];
-        if (wire_slice_is(trailer->key, key, sizeof key - 1) &&
-            wire_details_unpack(GRPC_SLICE_START_PTR(trailer->value),
-                                GRPC_SLICE_LENGTH(trailer->value), ret))
-            return;
-    }
-}
-
-static void answer_read(const struct ending *ending, struct tw_wire_answer *ret)
-{
-    *ret = (struct tw_wire_answer){.code = (int32_t)ending->code};
-    snprintf(ret->message, sizeof ret->message, "%.*s", (int)GRPC_SLICE_LENGTH(ending->message),
-             (const char *)GRPC_SLICE_START_PTR(ending->message));
-    if (ending->code != GRPC_STATUS_OK)
-        details_read(ending, &ret->refusal);
-}
 
 /* What a status that is not OK means to the caller. */
 static tw_status answer_status(const struct tw_wire_answer *answer, struct tw_error *error)
@@ -338,8 +237,8 @@ tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
     if (type->client_streams || type->server_streams)
         return tw_error_set(error, TW_INVALID, "method %s streams", path);
 
-    struct ending ending;
-    ending_init(&ending);
+    struct wire_ending ending;
+    wire_ending_init(&ending);
     grpc_completion_queue *queue = queue_take(client);
     grpc_call *call = call_new(client, path, queue, deadline_mono_ns);
     grpc_byte_buffer *sent = wire_buffer_pack(request, protobuf_c_message_get_packed_size(request));
@@ -348,15 +247,15 @@ tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
         opening_op(client),
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = sent},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
-        headers_op(&ending),
+        wire_headers_op(&ending),
         {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &received},
-        status_op(&ending),
+        wire_status_op(&ending),
     };
     batch_start(call, ops, sizeof ops / sizeof ops[0], call);
     batch_await(queue, call, INT64_MAX); /* the core keeps the call's deadline */
 
     struct tw_wire_answer answer;
-    answer_read(&ending, &answer);
+    wire_answer_read(&ending, &answer);
     if (ret_answer != NULL)
         *ret_answer = answer;
     if (ending.code != GRPC_STATUS_OK)
@@ -368,7 +267,7 @@ tw_status tw_wire_client_call(struct tw_wire_client *client, const char *path,
 
     grpc_byte_buffer_destroy(sent);
     grpc_byte_buffer_destroy(received);
-    ending_clear(&ending);
+    wire_ending_clear(&ending);
     grpc_call_unref(call);
     queue_give(client, queue);
     return status;
@@ -413,9 +312,9 @@ tw_status tw_wire_stream_open(struct tw_wire_client *client, const char *path,
     stream->type = type;
     stream->queue = queue_take(client);
     stream->call = call_new(client, path, stream->queue, deadline_mono_ns);
-    ending_init(&stream->ending);
+    wire_ending_init(&stream->ending);
     opening_send(stream, request);
-    grpc_op headers = headers_op(&stream->ending), ended = status_op(&stream->ending);
+    grpc_op headers = wire_headers_op(&stream->ending), ended = wire_status_op(&stream->ending);
     batch_start(stream->call, &headers, 1, &stream->tags[BATCH_HEADERS]);
     batch_start(stream->call, &ended, 1, &stream->tags[BATCH_STATUS]);
     *ret_stream = stream;
@@ -456,7 +355,7 @@ static void over(struct tw_wire_stream *stream)
     if (stream->is_over)
         return;
     batch_await(stream->queue, &stream->tags[BATCH_STATUS], INT64_MAX);
-    answer_read(&stream->ending, &stream->answer);
+    wire_answer_read(&stream->ending, &stream->answer);
     stream->is_over = true;
 }
 
@@ -506,7 +405,7 @@ void tw_wire_stream_close(struct tw_wire_stream *stream)
         batch_await(stream->queue, &stream->tags[BATCH_READ], INT64_MAX);
 
     grpc_byte_buffer_destroy(stream->message);
-    ending_clear(&stream->ending);
+    wire_ending_clear(&stream->ending);
     grpc_call_unref(stream->call);
     queue_give(stream->client, stream->queue);
     free(stream);

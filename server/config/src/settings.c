@@ -98,6 +98,8 @@ static const struct tw_setting table[] = {
      "Likewise for more than so many opens of one follower at once, and as many in each second to come. 0: anything goes."},
     {"gate.orders_per_day", {.type = TW_VALUE_INT, .max = 1000000000}, "0", NULL, FIELD(gate_orders_per_day), false,
      "Likewise for opens of one follower in a day, UTC; counted over restarts. 0: anything goes."},
+    {"bridges", {.type = TW_VALUE_TEXT}, "", NULL, FIELD(bridges_text), false,
+     "Bridges to brokers, for followers with adapter remote: NAME=ADDRESS, NAME=ADDRESS; in the file also a mapping, bridges: {NAME: {address, ca, certificate, key, server_name}}."},
     {"secrets.directory", {.type = TW_VALUE_PATH}, "", NULL, FIELD(secrets_directory), false,
      "Where secret:NAME of an adapter's settings is the file NAME; empty: $CREDENTIALS_DIRECTORY (systemd), else /run/secrets."},
     {"core_dumps", {.type = TW_VALUE_BOOL}, "false", NULL, FIELD(core_dumps), false,
@@ -500,6 +502,15 @@ static void check_access(const struct tw_settings *settings, struct tw_config_re
                    origin_of(settings, "access.token_keys", origin));
 }
 
+static void check_bridges(struct tw_settings *settings, struct tw_config_report *report)
+{
+    struct tw_error error = {{0}};
+    char origin[TW_VALUE_TEXT_BYTES + 64];
+    bool is_mapped = settings->bridges_mapped && settings->origins[tw_setting_find("bridges") - table].kind == TW_ORIGIN_FILE;
+    if (!is_mapped && settings_bridges_parse(settings, &error) != TW_OK)
+        report_add(report, false, "bridges (%s): %s", origin_of(settings, "bridges", origin), error.text);
+}
+
 static void check_relations(const struct tw_settings *settings, struct tw_config_report *report)
 {
     check_threads(settings, report);
@@ -524,5 +535,7 @@ tw_status tw_settings_load(const struct tw_settings_sources *sources, struct tw_
         apply_flag(&sources->flags[i], ret, report);
     if (report->n_errors == 0)
         check_relations(ret, report);
+    if (report->n_errors == 0)
+        check_bridges(ret, report);
     return report->n_errors == 0 ? TW_OK : TW_INVALID;
 }

@@ -204,6 +204,54 @@ static void read_setting(const struct reading *reading, const struct tw_setting 
 static void read_mapping(const struct reading *reading, const yaml_node_t *mapping,
                          const char *prefix);
 
+static void report_bridge(const struct reading *reading, const yaml_node_t *node, const char *name, const char *words)
+{
+    report_add(reading->report, false, "%s:%u:%u: bridges.%.80s: %s", reading->file, line_of(node), column_of(node),
+               name, words);
+}
+
+static void read_bridge(const struct reading *reading, const yaml_node_t *key, const yaml_node_t *value)
+{
+    struct tw_error error = {{0}};
+    const char *name = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
+    struct tw_bridge_setting *bridge = settings_bridge_add(reading->settings, name, strlen(name), &error);
+    if (bridge == NULL) {
+        report_bridge(reading, key, name, error.text);
+        return;
+    }
+    if (value->type != YAML_MAPPING_NODE) {
+        report_bridge(reading, value, name, "expected a mapping with address, ca, certificate, key, server_name");
+        return;
+    }
+    for (const yaml_node_pair_t *pair = value->data.mapping.pairs.start; pair < value->data.mapping.pairs.top; pair++) {
+        const yaml_node_t *field = yaml_document_get_node(reading->document, pair->key);
+        const yaml_node_t *text = yaml_document_get_node(reading->document, pair->value);
+        bool is_scalar = field->type == YAML_SCALAR_NODE && text->type == YAML_SCALAR_NODE;
+        if (!is_scalar)
+            report_bridge(reading, text, name, "expected name: value");
+        else if (settings_bridge_field_set(bridge, (const char *)field->data.scalar.value,
+                                  (const char *)text->data.scalar.value, &error) != TW_OK)
+            report_bridge(reading, text, name, error.text);
+    }
+    if (settings_bridge_check(bridge, &error) != TW_OK)
+        report_bridge(reading, value, name, error.text);
+}
+
+/* A mapping by name, not by setting: the only one. */
+static void read_bridges(const struct reading *reading, const struct tw_setting *setting, const yaml_node_t *mapping)
+{
+    struct tw_settings *settings = reading->settings;
+    struct tw_error error;
+    struct tw_origin origin = {TW_ORIGIN_FILE, line_of(mapping), column_of(mapping)};
+    settings->n_bridges = 0;
+    for (const yaml_node_pair_t *pair = mapping->data.mapping.pairs.start; pair < mapping->data.mapping.pairs.top; pair++)
+        read_bridge(reading, yaml_document_get_node(reading->document, pair->key),
+                    yaml_document_get_node(reading->document, pair->value));
+    settings->bridges_mapped = true;
+    (void)setting_set(settings, setting, "", origin, &error); /* notes the place */
+    settings_bridges_show(settings);
+}
+
 static void read_pair(const struct reading *reading, const char *prefix, const yaml_node_t *key,
                       const yaml_node_t *value)
 {
@@ -224,6 +272,8 @@ static void read_pair(const struct reading *reading, const char *prefix, const y
             report_add(reading->report, false,
                        "%s:%u:%u: %s is given twice, first at %u:%u; keep one", reading->file,
                        line_of(key), column_of(key), name, origin->line, origin->column);
+        else if (value->type == YAML_MAPPING_NODE && strcmp(name, "bridges") == 0)
+            read_bridges(reading, setting, value);
         else
             read_setting(reading, setting, value);
     } else if (strcmp(name, "plugins") == 0) {

@@ -54,6 +54,18 @@ struct tw_plugin_setting {
     uint32_t line, column; /* in the file */
 };
 
+/* A bridge to brokers. */
+#define TW_BRIDGE_SETTINGS_MAX 32u
+#define TW_BRIDGE_SETTING_NAME_BYTES 65u
+#define TW_BRIDGE_SETTING_TEXT_BYTES 256u
+struct tw_bridge_setting {
+    char name[TW_BRIDGE_SETTING_NAME_BYTES];
+    char address[TW_BRIDGE_SETTING_TEXT_BYTES]; /* "unix:/run/bridge.sock", "host:port" */
+    char ca[TW_BRIDGE_SETTING_TEXT_BYTES];      /* PEM file: who signs its certificate; "" = plain text */
+    char certificate[TW_BRIDGE_SETTING_TEXT_BYTES], key[TW_BRIDGE_SETTING_TEXT_BYTES]; /* ours */
+    char server_name[TW_BRIDGE_SETTING_TEXT_BYTES]; /* expected in its certificate; "" = the address' */
+};
+
 struct tw_settings {
     char listen[TW_VALUE_TEXT_BYTES];    /* "127.0.0.1:50051", "unix:/path" */
     char admin[TW_VALUE_TEXT_BYTES];     /* "127.0.0.1:9464"; "off" = no admin port */
@@ -87,6 +99,10 @@ struct tw_settings {
     uint32_t breaker_unknown_calls; /* in a row; 0 = any number */
     uint32_t gate_order_volume; /* lots; 0 = any, likewise below */
     uint32_t gate_order_notional, gate_orders_per_second, gate_orders_per_day;
+    char bridges_text[TW_VALUE_TEXT_BYTES]; /* as given, or what a mapping comes to */
+    bool bridges_mapped;                    /* the file has a mapping, and nothing overrides it */
+    struct tw_bridge_setting bridges[TW_BRIDGE_SETTINGS_MAX];
+    uint32_t n_bridges;
     char secrets_directory[TW_VALUE_TEXT_BYTES]; /* "" = where the system puts them */
     bool core_dumps;
     bool paper_control;
