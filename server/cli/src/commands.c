@@ -184,6 +184,15 @@ static const struct command_option watch_options[] = {
     {.flag = "--window", .value = "TIME", .rule = DURATION_RULE, .help = "with --summary: how long a window is (default 1s)"},
 };
 
+static const struct command_option top_options[] = {
+    {.flag = "--interval", .value = "TIME", .rule = {.type = TW_VALUE_DURATION, .min = 100000000, .max = INT64_C(3600000000000)},
+     .default_text = "1s", .help = "how long a tick is"},
+};
+
+static const struct command_option doctor_options[] = {
+    {.flag = "--over", .value = "TIME", .rule = DURATION_RULE, .default_text = "5s", .help = "what happens meanwhile is \"just now\""},
+};
+
 static const struct command_option copies_options[] = {
     OPTIONAL("--master", "ID", "filter.master_id", "of this master"),
     OPTIONAL("--follower", "ID", "filter.follower_id", "at this follower"),
@@ -442,6 +451,14 @@ static const struct command table[] = {
      .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "RearmGate",
      .summary = "Arm the last gate again that has stopped a follower's opens",
      .examples = "  tradewake followers rearm F1"},
+    {.name = "followers compare", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     .operand_fields = {"follower_id"}, .run = run_call, .method = COPIES "CompareFollower",
+     .summary = "Compare what we believe a follower holds with what its broker says",
+     .examples = "  tradewake followers compare F1"},
+    {.name = "followers reset-stop-out", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
+     .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "ResetStopOut",
+     .summary = "Let a follower open positions again that a loss limit has stopped; its period begins anew",
+     .examples = "  tradewake followers reset-stop-out F1"},
     {.name = "followers delete", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      OPTIONS(on_open_options), .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "DeleteFollower",
      .summary = "Remove a follower", .examples = "  tradewake followers delete F1 --on-open close"},
@@ -474,6 +491,14 @@ static const struct command table[] = {
 
     {.name = "executor", .shared = TAKES_CALL, .run = run_call, .method = METRICS "GetExecutorStatus",
      .summary = "Show the threads that are ready, and what they do"},
+    {.name = "top", .shared = TAKES_CALL | TAKES_STREAM, OPTIONS(top_options), .run = run_top,
+     .summary = "Show what the server does, live: times, executor, followers",
+     .notes = "On a terminal: q ends it, p holds it. Elsewhere, and with -o json: one line of JSON a tick.",
+     .examples = "  tradewake top\n  tradewake top --interval 5s\n  tradewake top --count 10 > ticks.jsonl"},
+    {.name = "doctor", .shared = TAKES_CALL, OPTIONS(doctor_options), .run = run_doctor,
+     .summary = "Say what is slow or wrong and what to do about it, in plain words",
+     .notes = "Exit code by the worst finding: 0 none or notes, 4 a warning, 1 a problem.",
+     .examples = "  tradewake doctor\n  tradewake doctor --over 30s -o json"},
     {.name = "health", .shared = TAKES_CALL, OPTIONS(health_options), .run = run_health,
      .method = "/grpc.health.v1.Health/Check", .summary = "Ask whether the server serves; exit code 0 when it does",
      .examples = "  tradewake health\n  tradewake health --service readiness --wait 30s"},
