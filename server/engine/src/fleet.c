@@ -82,18 +82,16 @@ void slot_hold(struct tw_slot *slot)
     atomic_fetch_add_explicit(&slot->refs, 1, memory_order_relaxed);
 }
 
-/* The broker's side of a follower: ended when no job of it is left. */
+/* The broker's side of a follower: ended when no job of it is left. Its lane stays as long as the follower does: a
+ * timer that was to wake a job, and comes when that job has long ended, still asks it. */
 static void slot_disconnect(struct tw_slot *slot)
 {
     if (slot->session != NULL)
         slot->ops->session_close(slot->session);
     if (slot->is_connected) /* nobody tells any more: the session is closed */
         atomic_fetch_sub_explicit(&slot->engine->n_connected, 1, memory_order_relaxed);
-    slot->is_connected = false;
+    slot->is_connected = slot->is_started = false;
     slot->session = NULL;
-    if (slot->lane != NULL)
-        tw_lane_free(slot->lane);
-    slot->lane = NULL;
 }
 
 void slot_release(struct tw_slot *slot)
@@ -103,6 +101,7 @@ void slot_release(struct tw_slot *slot)
     if (slot->fuse.is_blown)
         atomic_fetch_sub_explicit(&slot->engine->fuses_blown, 1, memory_order_relaxed);
     slot_disconnect(slot);
+    tw_lane_free(slot->lane);
     tw_market_clear(&slot->market);
     free(slot->opens_mono_ns);
     tw_follower_rules_clear(&slot->rules);
