@@ -601,6 +601,7 @@ void master_events_expect(struct tw_master *master, uint32_t n_members);
 struct tw_record *record_new(struct tw_master *master, const char *event_id, uint32_t n_copies);
 void record_enter(struct tw_record *record);
 struct tw_position *position_find(struct tw_master *master, const char *id);
+bool position_side(const struct tw_position *position, enum tw_side *ret); /* the side the master holds; false: no share tells */
 struct tw_position *order_find(struct tw_master *master, const char *id);
 void view_fill(const struct tw_master *master, const struct tw_subscription *subscription,
                struct tw_follower_view *ret);

@@ -1217,6 +1217,18 @@ static bool check_load(struct tw_master *master, const struct tw_event *event, s
     return check_room(master->engine, adds, refusal) && (!adds || check_wait(master, event, refusal));
 }
 
+/* The side on which the master holds the position, as any share of it tells; false: nobody has one. */
+bool position_side(const struct tw_position *position, enum tw_side *ret)
+{
+    for (const struct tw_leg_block *block = position->blocks; block != NULL; block = block->next)
+        if (block->n_legs > 0) {
+            const struct tw_leg *leg = &block->legs[0];
+            *ret = leg->is_reversed ? tw_side_opposite(leg->side) : leg->side; /* both as they were when it was made */
+            return true;
+        }
+    return false;
+}
+
 static bool check_position(struct tw_master *master, const struct tw_event *event,
                            struct tw_refusal *refusal)
 {
@@ -1235,6 +1247,12 @@ static bool check_position(struct tw_master *master, const struct tw_event *even
         (!tw_decimal_add(position->initial, event->volume, &sum)))
         return tw_refuse(refusal, REFUSAL(INVALID_FIELD), "event.open.volume",
                          "adds up to more than can be counted");
+    enum tw_side side;
+    if (event->kind == TW_EVENT_OPEN && position != NULL && position->state == POSITION_OPEN &&
+        position_side(position, &side) && side != event->side)
+        return tw_refuse(refusal, REFUSAL(INVALID_FIELD), "event.open.side",
+                         "position \"%s\" of \"%s\" is on the other side: what makes it smaller is a close",
+                         event->position_id, master->id);
     if (event->kind == TW_EVENT_CLOSE && event->new_position_id[0] != '\0') {
         const struct tw_position *other = position_find(master, event->new_position_id);
         if (other != NULL && other != position && other->state == POSITION_OPEN)

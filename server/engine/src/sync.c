@@ -33,12 +33,39 @@ static bool refuse_incomplete(const char *field, uint32_t said, size_t there, st
                      "says %u, but %zu are there: a truncated snapshot never closes anything", said, there);
 }
 
+struct entry {
+    const char *id;
+    size_t index;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    const struct entry *one = a, *other = b;
+    int order = strcmp(one->id, other->id);
+    return order != 0 ? order : (one->index > other->index) - (one->index < other->index);
+}
+
+/* Which of two says what is held? Nobody guesses. */
+static bool check_once(struct entry *entries, size_t n, const char *list, const char *field, struct tw_refusal *refusal)
+{
+    char path[64];
+    qsort(entries, n, sizeof *entries, by_id);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(entries[i].id, entries[i - 1].id) == 0) {
+            snprintf(path, sizeof path, "%s[%zu].%s", list, entries[i].index, field);
+            return tw_refuse(refusal, REFUSAL(INVALID_FIELD), path, "\"%s\" is there twice", entries[i].id);
+        }
+    return true;
+}
+
 static bool read_entries(struct syncing *s, struct tw_refusal *refusal)
 {
     const Tradewake__V1__SyncMasterRequest *m = s->request;
     s->positions = tw_arena_zero(s->arena, (m->n_positions + 1) * sizeof *s->positions);
     s->orders = tw_arena_zero(s->arena, (m->n_orders + 1) * sizeof *s->orders);
-    if (s->positions == NULL || s->orders == NULL)
+    size_t n_most = m->n_positions > m->n_orders ? m->n_positions : m->n_orders;
+    struct entry *entries = tw_arena_zero(s->arena, (n_most + 1) * sizeof *entries);
+    if (s->positions == NULL || s->orders == NULL || entries == NULL)
         return tw_refuse(refusal, REFUSAL(TOO_LARGE), NULL, "the snapshot takes more memory than one may");
     char prefix[48];
     for (size_t i = 0; i < m->n_positions; i++) {
@@ -51,7 +78,13 @@ static bool read_entries(struct syncing *s, struct tw_refusal *refusal)
         if (!tw_event_read_order(m->orders[i], prefix, &s->orders[i], refusal))
             return false;
     }
-    return true;
+    for (size_t i = 0; i < m->n_positions; i++)
+        entries[i] = (struct entry){m->positions[i]->position_id, i};
+    if (!check_once(entries, m->n_positions, "positions", "position_id", refusal))
+        return false;
+    for (size_t i = 0; i < m->n_orders; i++)
+        entries[i] = (struct entry){m->orders[i]->order_id, i};
+    return check_once(entries, m->n_orders, "orders", "order_id", refusal);
 }
 
 static bool check_request(struct syncing *s, struct tw_refusal *refusal)
@@ -287,6 +320,13 @@ static struct tw_position **open_ones(struct syncing *s, struct tw_position *tab
     return list;
 }
 
+/* It is held the other way round than it was copied: what was copied is closed, and what is held is new. */
+static bool is_turned(const struct tw_position *position, const struct tw_event *now)
+{
+    enum tw_side side;
+    return position_side(position, &side) && side != now->side;
+}
+
 static void compare_positions(struct syncing *s)
 {
     size_t n_open;
@@ -296,7 +336,7 @@ static void compare_positions(struct syncing *s)
         const struct tw_event *now = snapshot_position(s, position->id);
         if (is_left_alone(s, position))
             s->counts.unchanged++;
-        else if (now == NULL)
+        else if (now == NULL || is_turned(position, now))
             close_position(s, position);
         else
             reduce_position(s, position, now);
@@ -307,6 +347,8 @@ static void compare_positions(struct syncing *s)
             open_position(s, &s->positions[i]);
         else if (position->state == POSITION_CLOSED && position->observed_wall_ns <= s->taken_wall_ns)
             open_position(s, &s->positions[i]); /* the id is used again */
+        else if (position->state == POSITION_OPEN && !is_left_alone(s, position) && is_turned(position, &s->positions[i]))
+            open_position(s, &s->positions[i]); /* a dry run, which has not closed it */
         else if (position->state == POSITION_OPEN && !is_left_alone(s, position))
             reopen_position(s, position, &s->positions[i]);
         else if (position->state != POSITION_OPEN)
