@@ -433,6 +433,8 @@ static const struct setting_case settings[] = {
     {"settle", "soon", false},
     {"remainder", "new_ticket", true},
     {"remainder", "old", false},
+    {"banned", "hedging,out_of_fifo", true},
+    {"banned", "everything", false},
     {"latency", "zero", true},
     {"latency", "fast", false},
     {"faults", "open#1=busy", true},

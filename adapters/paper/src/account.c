@@ -179,6 +179,7 @@ static tw_status identity_settle(struct account *account, const struct settings 
                             account->follower_id, account->book.currency);
     account->is_netting = settings->is_netting;
     account->remainder_new_ticket = settings->remainder_new_ticket;
+    account->banned = settings->banned;
     account->call_timeout_ns = settings->call_timeout_ns;
     account->book.leverage = settings->leverage;
     memcpy(account->book.currency, settings->currency, sizeof(account->book.currency));

@@ -38,6 +38,7 @@ struct account {
 
     /* From the settings of the session; guarded by lock. */
     bool is_netting, remainder_new_ticket;
+    uint32_t banned; /* enum banned, bits */
     char password[TW_ID_BYTES]; /* the name of the secret that a connection needs; "" = none */
     int64_t call_timeout_ns;
     uint64_t latency_hash, faults_hash, instruments_hash, quotes_hash;

@@ -43,6 +43,11 @@ static const struct {
     [REFUSED_GONE] = {TW_OUTCOME_NOT_FOUND, REASON(ALREADY_CLOSED), 0, "no such position or order"},
     [REFUSED_REDUCE_ONLY] = {TW_OUTCOME_REJECTED, REASON(BROKER_OTHER), 0, "nothing to reduce"},
     [REFUSED_TOO_LATE] = {TW_OUTCOME_RETRY_LATER, REASON(TIMEOUT), 0, "the deadline had passed"},
+    [REFUSED_LOGIN] = {TW_OUTCOME_REJECTED, REASON(AUTH), 0, "account disabled"},
+    [REFUSED_TRADING] = {TW_OUTCOME_REJECTED, REASON(TRADE_DISABLED), 0, "trade is disabled"},
+    [REFUSED_OPENING] = {TW_OUTCOME_REJECTED, REASON(TRADE_DISABLED), 0, "only closing is allowed"},
+    [REFUSED_HEDGING] = {TW_OUTCOME_REJECTED, REASON(HEDGE_PROHIBITED), 0, "hedging is prohibited"},
+    [REFUSED_OUT_OF_FIFO] = {TW_OUTCOME_REJECTED, REASON(FIFO), 0, "the older position is to be closed first"},
 };
 
 /* Faults that are a plain refusal. */
@@ -644,6 +649,50 @@ static void ack_reset(struct tw_ack *ack)
     *ack = (struct tw_ack){.remaining_volume = TW_DECIMAL_UNSET};
 }
 
+/* ---- What an account may not do. ---- */
+
+/* Another position of the same symbol that makes this order one of two sides, or out of order. */
+static bool stands_against(const struct position *other, const struct tw_order *order, const struct position *closed)
+{
+    if (closed == NULL)
+        return strcmp(other->market->symbol, order->symbol) == 0 && other->side != order->side;
+    return other->market == closed->market && other->side == closed->side && other->ticket < closed->ticket &&
+           closed->from_ticket == 0;
+}
+
+static bool has_against(const struct book *book, const struct tw_order *order, const struct position *closed)
+{
+    for (uint32_t i = 0; i < book->n_positions; i++)
+        if (stands_against(book->positions[i], order, closed))
+            return true;
+    return false;
+}
+
+static bool is_opening(const struct account *account, const struct tw_order *order)
+{
+    return (order->op == TW_OP_OPEN && !(account->is_netting && order->reduce_only)) || order->op == TW_OP_PLACE;
+}
+
+/* REFUSED_COUNT: nothing against it. */
+static enum refusal banned_why(const struct account *account, const struct tw_order *order)
+{
+    uint32_t banned = account->banned;
+    if (banned & BANNED_LOGIN)
+        return REFUSED_LOGIN;
+    if (banned & BANNED_TRADING)
+        return REFUSED_TRADING;
+    if ((banned & BANNED_OPENING) && is_opening(account, order))
+        return REFUSED_OPENING;
+    if (account->is_netting)
+        return REFUSED_COUNT;
+    if ((banned & BANNED_HEDGING) && is_opening(account, order) && has_against(&account->book, order, NULL))
+        return REFUSED_HEDGING;
+    const struct position *closed = (banned & BANNED_OUT_OF_FIFO) && order->op == TW_OP_CLOSE
+                                        ? book_position(&account->book, ticket_parse(order->position_id))
+                                        : NULL;
+    return closed != NULL && has_against(&account->book, order, closed) ? REFUSED_OUT_OF_FIFO : REFUSED_COUNT;
+}
+
 void broker_execute(struct account *account, const struct tw_order *order, struct fault fault,
                     int64_t now_wall_ns, struct tw_ack *ack)
 {
@@ -656,6 +705,8 @@ void broker_execute(struct account *account, const struct tw_order *order, struc
         broker_refuse(ack, refusal_of_fault[fault.kind].refusal);
     else if (account->is_market_closed)
         broker_refuse(ack, REFUSED_MARKET_CLOSED);
+    else if (banned_why(account, order) != REFUSED_COUNT)
+        broker_refuse(ack, banned_why(account, order));
     else
         execute_by_op[order->op](&act);
     answer_note(&act);

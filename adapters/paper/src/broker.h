@@ -44,6 +44,11 @@ enum refusal {
     REFUSED_GONE,
     REFUSED_REDUCE_ONLY,
     REFUSED_TOO_LATE,
+    REFUSED_LOGIN,
+    REFUSED_TRADING,
+    REFUSED_OPENING,
+    REFUSED_HEDGING,
+    REFUSED_OUT_OF_FIFO,
     REFUSED_COUNT
 };
 void broker_refuse(struct tw_ack *ack, enum refusal refusal);

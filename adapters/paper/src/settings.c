@@ -146,12 +146,36 @@ static tw_status read_remainder(struct settings *settings, const char *value,
                       &settings->remainder_new_ticket, error);
 }
 
+static tw_status read_banned(struct settings *settings, const char *value, struct tw_error *error)
+{
+    static const struct {
+        const char *word;
+        uint32_t bit;
+    } words[] = {{"login", BANNED_LOGIN}, {"trading", BANNED_TRADING}, {"opening", BANNED_OPENING},
+                 {"hedging", BANNED_HEDGING}, {"out_of_fifo", BANNED_OUT_OF_FIFO}};
+    struct span rest = span_of(value), part;
+    settings->banned = 0;
+    while (span_split(&rest, ',', &part)) {
+        size_t i = 0;
+        while (i < sizeof(words) / sizeof(words[0]) && !span_is(part, words[i].word))
+            i++;
+        if (i == sizeof(words) / sizeof(words[0]))
+            return tw_error_set(error, TW_INVALID,
+                                "banned is \"%.64s\", expected some of login, trading, opening, hedging, "
+                                "out_of_fifo, with commas between",
+                                value);
+        settings->banned |= words[i].bit;
+    }
+    return TW_OK;
+}
+
 static const struct {
     const char *key;
     setting_fn *read;
 } keys[] = {
     {"account_mode", read_account_mode},
     {"balance", read_balance},
+    {"banned", read_banned},
     {"call_timeout", read_call_timeout},
     {"currency", read_currency},
     {"faults", read_faults},

@@ -10,7 +10,17 @@
 
 #define SETTING_KEY_BYTES 65u
 
+/* What the broker does not let an account do: bits. */
+enum banned {
+    BANNED_LOGIN = 1,     /* orders are answered as to an account that may not log in */
+    BANNED_TRADING = 2,
+    BANNED_OPENING = 4,   /* closing only */
+    BANNED_HEDGING = 8,   /* two sides of one symbol */
+    BANNED_OUT_OF_FIFO = 16, /* closing a position while an older one of its symbol and side is there */
+};
+
 struct settings {
+    uint32_t banned;
     bool is_netting, nonblocking, remainder_new_ticket, has_seed;
     uint64_t seed;
     tw_decimal balance;
