@@ -74,22 +74,23 @@ def not_believed(options, checks):
             checks.equal("%s: and closed" % lie, drifts(fleet), 0)
 
 
-def hanging(options, checks):
-    with Fleet(options.program, 2, config=configuration(options.program, "evil")) as fleet:
+def hanging(options, checks, plugin):
+    name = "hang in " + plugin
+    with Fleet(options.program, 2, config=configuration(options.program, plugin)) as fleet:
         create(fleet, "E", "plugin", does="hang")
         wait_until(fleet.is_connected, 30, "every follower connected")
         fleet.submit(fleet.open("1"), wait_for="WAIT_FOR_ACCEPTED")
         wait_until(lambda: fleet.executor().threads_lost == 1, 20, "the thread lost")
         wait_until(fleet.is_idle, 30, "the look-up says what became of it")
-        checks.equal("hang: every copy is DONE", sorted(fleet.state(copy) for copy in fleet.copies()), ["DONE"] * 3)
+        checks.equal(name + ": every copy is DONE", sorted(fleet.state(copy) for copy in fleet.copies()), ["DONE"] * 3)
         second = fleet.submit(fleet.open("2"))
-        checks.equal("hang: the others go on", states(fleet, second, "F000", "F001"), ["DONE", "DONE"])
+        checks.equal(name + ": the others go on", states(fleet, second, "F000", "F001"), ["DONE", "DONE"])
         wait_until(fleet.is_idle, 30, "idle")
-        checks.equal("hang: the brokers hold what is believed", drifts(fleet), 0)
+        checks.equal(name + ": the brokers hold what is believed", drifts(fleet), 0)
         fleet.submit(fleet.close("1"))
         wait_until(fleet.is_idle, 30, "idle")
-        checks.equal("hang: closed", drifts(fleet), 0)
-        checks.equal("hang: the server ends, though the call never does", fleet.server.terminate(), 0)
+        checks.equal(name + ": closed", drifts(fleet), 0)
+        checks.equal(name + ": the server ends, though the call never does", fleet.server.terminate(), 0)
 
 
 def refused(options, checks):
@@ -126,8 +127,10 @@ def not_started(options, checks):
 
 
 def main(options, checks):
-    for part in (beside_paper, not_believed, hanging, refused, not_started):
+    for part in (beside_paper, not_believed, refused, not_started):
         part(options, checks)
+    hanging(options, checks, "evil")
+    hanging(options, checks, "evil_session")  # another session takes the place of the one that hangs
 
 
 prove(main)

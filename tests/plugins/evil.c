@@ -5,7 +5,7 @@
  *   overrun       writes past the end of its answer, by as much as it declares to be its size
  *   setlocale, mask   changes what is the process's
  *   list          a position of a size that there is not; cut: a list that stops in the middle, and says so
- *   hang, late    comes back never; after four seconds, whatever the deadline is
+ *   hang, late    comes back never; after nine tenths of a second, whatever the deadline is
  *   crash         of course */
 #define _GNU_SOURCE
 #include "sim.h"
@@ -18,6 +18,7 @@
 
 const int64_t sim_latency_ns = 1000000;
 const int sim_keeps_deadlines = 0;
+const int sim_is_one_at_a_time = PLUGIN_THREADS != TWP_THREADS_FREE;
 
 static atomic_int is_told, has_opened;
 static char does[32];
@@ -80,7 +81,7 @@ static int32_t lie(int32_t outcome, struct twp_result *ret)
         pthread_sigmask(SIG_SETMASK, &none, NULL);
     }
     if (is("late"))
-        sim_sleep_until(sim_mono_ns() + INT64_C(4000000000));
+        sim_sleep_until(sim_mono_ns() + INT64_C(900000000));
     return outcome;
 }
 
@@ -120,7 +121,7 @@ static int32_t evil_positions(struct twp_session *session, int64_t deadline_mono
 
 static const struct twp_caps caps = {
     .size = sizeof caps,
-    .thread_model = TWP_THREADS_FREE,
+    .thread_model = PLUGIN_THREADS,
     .can = TWP_CAN_HEDGING | TWP_CAN_LOOKUP,
     .id_strength = TWP_ID_JOURNAL,
     .call_timeout_ms = 500,

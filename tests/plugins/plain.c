@@ -3,6 +3,7 @@
 
 const int64_t sim_latency_ns = PLUGIN_LATENCY_MS * INT64_C(1000000);
 const int sim_keeps_deadlines = PLUGIN_KEEPS_DEADLINES;
+const int sim_is_one_at_a_time = PLUGIN_THREADS != TWP_THREADS_FREE;
 
 static const struct twp_caps caps = {
     .size = sizeof caps,

@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct account {
     pthread_mutex_t lock;
     int is_netting;
     unsigned opens; /* that came, executed or not */
+    unsigned calls;
     uint64_t last_ticket;
     twp_decimal balance;
     struct twp_position *positions;
@@ -53,7 +55,9 @@ struct twp_session {
     const struct twp_host *host;
     int64_t latency_ns;
     int first, first_code;
-    int is_dead;
+    unsigned drop_every; /* 0 = never */
+    atomic_int is_dead;
+    atomic_int inside; /* calls */
 };
 
 static pthread_mutex_t accounts_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -108,8 +112,8 @@ int32_t sim_check(const struct twp_setting *settings, uint32_t n, struct twp_wor
         } else if (strcmp(key, "first_open") == 0) {
             if (first_of(value) < 0)
                 return wrong(words, key, value, "reply_lost, call_lost, refused or hang_up");
-        } else if (strcmp(key, "by_code") != 0 && strcmp(key, "password") != 0) {
-            return wrong(words, key, value, "one of latency, first_open, by_code, password as a key");
+        } else if (strcmp(key, "by_code") != 0 && strcmp(key, "drop_every") != 0 && strcmp(key, "password") != 0) {
+            return wrong(words, key, value, "one of latency, first_open, by_code, drop_every, password as a key");
         }
     }
     return TWP_DONE;
@@ -152,6 +156,7 @@ int32_t sim_session_open(const struct twp_open *open, struct twp_session **ret, 
     session->host = open->host;
     session->latency_ns = latency[0] != '\0' ? strtol(latency, NULL, 10) * NS_PER_MS : sim_latency_ns;
     session->first = by_code[0] != '\0' ? FIRST_BY_CODE : first_of(sim_setting(open, "first_open"));
+    session->drop_every = (unsigned)atoi(sim_setting(open, "drop_every"));
     session->first_code = by_code[0] != '\0' ? atoi(by_code) : 0;
     *ret = session;
     return TWP_DONE;
@@ -162,9 +167,24 @@ void sim_session_close(struct twp_session *session)
     free(session);
 }
 
+/* Where one call at a time is promised, two are the host's mistake: nothing goes on. */
+static void enter(struct twp_session *session)
+{
+    if (atomic_fetch_add(&session->inside, 1) > 0 && sim_is_one_at_a_time) {
+        fprintf(stderr, "two calls at once in one session\n");
+        abort();
+    }
+}
+
+static int32_t leave(struct twp_session *session, int32_t outcome)
+{
+    atomic_fetch_sub(&session->inside, 1);
+    return outcome;
+}
+
 /* ---- Questions ---- */
 
-int32_t sim_account(struct twp_session *session, int64_t deadline_mono_ns, struct twp_account *ret)
+static int32_t account_now(struct twp_session *session, int64_t deadline_mono_ns, struct twp_account *ret)
 {
     (void)deadline_mono_ns;
     if (session->is_dead)
@@ -176,7 +196,7 @@ int32_t sim_account(struct twp_session *session, int64_t deadline_mono_ns, struc
     return TWP_DONE;
 }
 
-int32_t sim_instruments(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+static int32_t instruments_now(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
 {
     (void)session;
     (void)deadline_mono_ns;
@@ -186,7 +206,7 @@ int32_t sim_instruments(struct twp_session *session, int64_t deadline_mono_ns, c
     return TWP_DONE;
 }
 
-int32_t sim_quotes(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+static int32_t quotes_now(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
 {
     (void)deadline_mono_ns;
     if (session->is_dead)
@@ -200,7 +220,7 @@ int32_t sim_quotes(struct twp_session *session, int64_t deadline_mono_ns, const 
     return TWP_DONE;
 }
 
-int32_t sim_positions(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+static int32_t positions_now(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
 {
     struct account *account = session->account;
     int32_t outcome = session->is_dead ? TWP_SESSION_LOST : TWP_DONE;
@@ -213,7 +233,7 @@ int32_t sim_positions(struct twp_session *session, int64_t deadline_mono_ns, con
     return outcome;
 }
 
-int32_t sim_orders(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+static int32_t orders_now(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
 {
     struct account *account = session->account;
     int32_t outcome = session->is_dead ? TWP_SESSION_LOST : TWP_DONE;
@@ -455,7 +475,25 @@ static int first_taken(struct twp_session *session, const struct twp_order *orde
     return first;
 }
 
-static int32_t execute_now(struct account *account, const struct twp_order *order, struct twp_result *ret)
+/* Every nth call loses its session, in turns before and after it was executed. 0 = this one does not. */
+static unsigned drop_taken(struct twp_session *session)
+{
+    unsigned every = session->drop_every, calls = 0;
+    pthread_mutex_lock(&session->account->lock);
+    if (every > 0 && ++session->account->calls % every == 0)
+        calls = session->account->calls / every;
+    pthread_mutex_unlock(&session->account->lock);
+    return calls;
+}
+
+static int32_t drop(struct twp_session *session, struct twp_result *ret)
+{
+    session->is_dead = 1;
+    *ret = (struct twp_result){.size = ret->size, .remaining_volume = TWP_UNSET};
+    return TWP_SESSION_LOST;
+}
+
+static int32_t trade(struct account *account, const struct twp_order *order, struct twp_result *ret)
 {
     pthread_mutex_lock(&account->lock);
     int32_t outcome = doing[order->op](account, order, ret);
@@ -465,7 +503,7 @@ static int32_t execute_now(struct account *account, const struct twp_order *orde
     return outcome;
 }
 
-int32_t sim_execute(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
+static int32_t execute_now(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
 {
     int64_t from = sim_mono_ns();
     int first = first_taken(session, order);
@@ -487,12 +525,12 @@ int32_t sim_execute(struct twp_session *session, const struct twp_order *order, 
     }
     if (!travel(order, from + session->latency_ns / 2))
         return time_out(ret);
-    int32_t outcome = execute_now(session->account, order, ret);
-    if (first == FIRST_HANG_UP) {
-        session->is_dead = 1;
-        *ret = (struct twp_result){.size = ret->size, .remaining_volume = TWP_UNSET};
-        return TWP_SESSION_LOST;
-    }
+    unsigned dropped = drop_taken(session);
+    if (dropped % 2 == 1)
+        return drop(session, ret);
+    int32_t outcome = trade(session->account, order, ret);
+    if (first == FIRST_HANG_UP || dropped > 0)
+        return drop(session, ret);
     if (first == FIRST_REPLY_LOST)
         sim_sleep_until(order->deadline_mono_ns);
     if (first == FIRST_REPLY_LOST || !travel(order, from + session->latency_ns)) {
@@ -502,7 +540,7 @@ int32_t sim_execute(struct twp_session *session, const struct twp_order *order, 
     return outcome;
 }
 
-int32_t sim_lookup(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
+static int32_t lookup_now(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
 {
     struct account *account = session->account;
     int32_t outcome = TWP_NOT_FOUND;
@@ -521,4 +559,48 @@ int32_t sim_lookup(struct twp_session *session, const struct twp_order *order, s
             outcome = TWP_ACCEPTED; /* it works */
     pthread_mutex_unlock(&account->lock);
     return outcome;
+}
+
+/* ---- What the plugin exports ---- */
+
+int32_t sim_account(struct twp_session *session, int64_t deadline_mono_ns, struct twp_account *ret)
+{
+    enter(session);
+    return leave(session, account_now(session, deadline_mono_ns, ret));
+}
+
+int32_t sim_instruments(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+{
+    enter(session);
+    return leave(session, instruments_now(session, deadline_mono_ns, list));
+}
+
+int32_t sim_quotes(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+{
+    enter(session);
+    return leave(session, quotes_now(session, deadline_mono_ns, list));
+}
+
+int32_t sim_positions(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+{
+    enter(session);
+    return leave(session, positions_now(session, deadline_mono_ns, list));
+}
+
+int32_t sim_orders(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+{
+    enter(session);
+    return leave(session, orders_now(session, deadline_mono_ns, list));
+}
+
+int32_t sim_execute(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
+{
+    enter(session);
+    return leave(session, execute_now(session, order, ret));
+}
+
+int32_t sim_lookup(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
+{
+    enter(session);
+    return leave(session, lookup_now(session, order, ret));
 }

@@ -4,7 +4,8 @@
  * at once. Settings:
  *   latency      "130ms": half out, half back
  *   first_open   what happens to the first open of the account: reply_lost, call_lost, refused, hang_up
- *   by_code      "mt4:136": what the first open returns, as a platform's number, without executing anything */
+ *   drop_every   "50": every 50th call loses its session, in turns before and after it was executed
+ *   by_code      "136": what the first open returns, as a platform's number, without executing anything */
 #ifndef TESTS_PLUGINS_SIM_H
 #define TESTS_PLUGINS_SIM_H
 
@@ -24,8 +25,9 @@ int32_t sim_lookup(struct twp_session *session, const struct twp_order *order, s
 /* Set by the plugin that it is built into. */
 extern const int64_t sim_latency_ns;    /* where the setting is left out */
 extern const int sim_keeps_deadlines;   /* 0: an answer comes when it comes */
+extern const int sim_is_one_at_a_time;  /* two calls at once in a session end the process */
 
-/* For evil: the order's call in progress, and a setting's value ("" = not given). */
+/* For evil: a setting's value ("" = not given), and time. */
 const char *sim_setting(const struct twp_open *open, const char *key);
 int64_t sim_mono_ns(void);
 void sim_sleep_until(int64_t mono_ns);

@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct tw_plugin_entry entries[] = {{"evil", TW_PLUGINS "/evil.so", true}};
-static const struct tw_plugin_list list = {entries, 1};
+static const struct tw_plugin_entry entries[] = {{"evil", TW_PLUGINS "/evil.so", true},
+                                                 {"session", TW_PLUGINS "/evil_session.so", true}};
+static const struct tw_plugin_list list = {entries, 2};
 
 struct desk {
     void *adapter, *session;
@@ -39,7 +40,7 @@ static void on_account(void *context, const struct tw_account *account)
     (void)context, (void)account;
 }
 
-static void desk_open(struct desk *desk, const char *does)
+static void desk_open_at(struct desk *desk, const char *adapter, const char *does)
 {
     const struct tw_adapter_setting setting = {"does", does};
     const struct tw_adapter_options adapter_options = {.own = &list};
@@ -47,7 +48,7 @@ static void desk_open(struct desk *desk, const char *does)
     *desk = (struct desk){0};
     sem_init(&desk->connected, 0, 0);
     const struct tw_session_options options = {
-        .follower_id = "F1", .adapter = "plugin", .settings = &setting, .n_settings = 1, .credentials_ref = "",
+        .follower_id = "F1", .adapter = adapter, .settings = &setting, .n_settings = 1, .credentials_ref = "",
         .host = {.context = desk, .on_connection = on_connection, .on_instruments = on_instruments,
                  .on_quote = on_quote, .on_account = on_account}};
     cr_assert_eq(tw_adapter_plugin.open(&adapter_options, &desk->adapter, &error), TW_OK, "%s", error.text);
@@ -55,6 +56,11 @@ static void desk_open(struct desk *desk, const char *does)
                  error.text);
     while (sem_wait(&desk->connected) != 0) {
     }
+}
+
+static void desk_open(struct desk *desk, const char *does)
+{
+    desk_open_at(desk, "plugin:evil", does);
 }
 
 static void desk_close(struct desk *desk)
@@ -198,6 +204,26 @@ Test(plugin_lies, other_calls_go_on_while_one_hangs, .timeout = 20)
     tw_adapter_plugin.execute(desk.session, &second);
     cr_expect_eq(second.ack.outcome, TW_OUTCOME_DONE);
     /* The host never closes a session that a call is in; the process ends with it. */
+}
+
+Test(plugin_lies, a_session_that_does_not_come_back_has_another_in_its_place, .timeout = 30)
+{
+    static struct desk desk;
+    struct tw_snapshot snapshot = {0};
+    pthread_t hanging;
+    desk_open_at(&desk, "plugin:session", "hang");
+    cr_assert_eq(pthread_create(&hanging, NULL, execute_main, &desk), 0);
+    while (sem_wait(&desk.connected) != 0) { /* lost, and made again */
+    }
+
+    cr_assert(snapshot_take(&desk, &snapshot));
+    cr_expect_eq(snapshot.n_positions, 1, "it was executed");
+    tw_snapshot_clear(&snapshot);
+    struct tw_adapter_call second = open_call();
+    strcpy(second.order.client_order_id, "A2");
+    tw_adapter_plugin.execute(desk.session, &second);
+    cr_expect_eq(second.ack.outcome, TW_OUTCOME_DONE);
+    /* As above: the process ends with it. */
 }
 
 Test(plugin_lies, an_answer_that_comes_late_is_still_the_truth, .timeout = 20)

@@ -17,7 +17,7 @@
 #define LOOK_NS          (250 * TW_NS_PER_MS) /* the keeper's pace: quotes and events */
 #define REOPEN_NS_MIN    (100 * TW_NS_PER_MS)
 #define REOPEN_NS_MAX    (5 * TW_NS_PER_S)
-#define KEEPER_GRACE_NS  TW_NS_PER_S
+#define GRACE_NS         TW_NS_PER_S /* after its deadline a call is lost, as for the executor */
 enum { KEEPER_STACK_BYTES = 512 * 1024, ITEMS_MAX = 100000, WHY_BYTES = 320 };
 
 struct link {
@@ -25,7 +25,8 @@ struct link {
     struct link *next;
     uint32_t calls; /* inside the library now, the keeper's too; */
     uint32_t taken; /* of these, the workers' */
-    bool is_lost;   /* no more calls; closed when nobody is in it */
+    int64_t due_mono_ns; /* when its call is over and lost, where it takes one at a time */
+    bool is_lost;        /* no more calls; closed when nobody is in it */
 };
 
 struct session {
@@ -92,6 +93,7 @@ static struct link *link_take(struct session *session, int64_t until_mono_ns, bo
     if (link != NULL) {
         link->calls++;
         link->taken++;
+        link->due_mono_ns = until_mono_ns + GRACE_NS;
     }
     pthread_mutex_unlock(&session->lock);
     return link;
@@ -135,6 +137,7 @@ static struct link *link_borrow(struct session *session)
     if (link != NULL) {
         link->calls++;
         link->taken += !is_free; /* of FREE it takes no order's place */
+        link->due_mono_ns = INT64_MAX; /* if it does not come back, nobody looks */
     }
     pthread_mutex_unlock(&session->lock);
     return link;
@@ -596,6 +599,23 @@ static void links_close(struct session *session, bool is_end)
         link_close(session, link);
 }
 
+/* A session that takes one call at a time, and does not come back from it, is of no use to the closes that wait for it:
+ * another takes its place. It is closed if its call ever returns. */
+static void links_overdue(struct session *session)
+{
+    int64_t now_mono_ns = tw_mono_ns();
+    bool has_lost = false;
+    pthread_mutex_lock(&session->lock);
+    for (struct link *link = session->links; link != NULL && session->calls_max == 1; link = link->next)
+        if (!link->is_lost && link->taken > 0 && now_mono_ns > link->due_mono_ns) {
+            link_lose(session, link);
+            has_lost = true;
+        }
+    pthread_mutex_unlock(&session->lock);
+    if (has_lost)
+        library_misbehaved(session->library, "a call does not come back: another session in its place");
+}
+
 static uint32_t alive(struct session *session)
 {
     pthread_mutex_lock(&session->lock);
@@ -706,6 +726,7 @@ static void *keeper_main(void *arg)
 {
     struct session *session = arg;
     do {
+        links_overdue(session);
         if (session->is_connected && alive(session) == 0)
             tell_connection(session, false, "the plugin lost its session");
         links_close(session, false);
@@ -717,6 +738,10 @@ static void *keeper_main(void *arg)
     } while (!keeper_wait(session));
     links_close(session, true);
     library_words_tell(session->library);
+    pthread_mutex_lock(&session->lock);
+    session->is_keeper_gone = true;
+    pthread_cond_broadcast(&session->given); /* nobody waits for links any more, but session_close() */
+    pthread_mutex_unlock(&session->lock);
     return NULL;
 }
 
@@ -763,12 +788,16 @@ tw_status session_open(struct library *library, const struct tw_session_options 
 /* A keeper whose call never comes back keeps all that it may still touch. */
 void session_close(struct session *session)
 {
-    struct timespec until = timespec_of(tw_mono_ns() + session->options.call_timeout_ns + KEEPER_GRACE_NS);
+    struct timespec until = timespec_of(tw_mono_ns() + session->options.call_timeout_ns + GRACE_NS);
     pthread_mutex_lock(&session->lock);
     session->is_closing = true;
     pthread_cond_signal(&session->news);
+    for (int status = 0; !session->is_keeper_gone && status == 0;)
+        status = pthread_cond_clockwait(&session->given, &session->lock, CLOCK_MONOTONIC, &until);
+    bool is_gone = session->is_keeper_gone;
     pthread_mutex_unlock(&session->lock);
-    if (pthread_clockjoin_np(session->keeper, NULL, CLOCK_MONOTONIC, &until) == 0) {
+    if (is_gone) {
+        pthread_join(session->keeper, NULL);
         session_free(session);
         return;
     }
