@@ -179,12 +179,18 @@ static uint32_t run(struct syncing *s, struct tw_event *event)
 
 /* ---- Positions ---- */
 
+/* By its id, else as what is left of it under another; which it is not where that one has been copied itself. */
 static const struct tw_event *snapshot_position(const struct syncing *s, const char *id)
 {
     for (size_t i = 0; i < s->request->n_positions; i++)
-        if (strcmp(s->positions[i].position_id, id) == 0 ||
-            strcmp(s->request->positions[i]->from_position_id, id) == 0)
+        if (strcmp(s->positions[i].position_id, id) == 0)
             return &s->positions[i];
+    for (size_t i = 0; i < s->request->n_positions; i++) {
+        const struct tw_position *named = position_find(s->master, s->positions[i].position_id);
+        if (strcmp(s->request->positions[i]->from_position_id, id) == 0 &&
+            (named == NULL || named->state != POSITION_OPEN))
+            return &s->positions[i];
+    }
     return NULL;
 }
 
@@ -365,10 +371,16 @@ static bool order_differs(const struct pending *known, const struct tw_event *no
            known->expires_wall_ns != now->expires_wall_ns;
 }
 
+/* What no change makes of an order: its id is used again. */
+static bool is_another(const struct pending *known, const struct tw_event *now)
+{
+    return known != NULL && (known->side != now->side || known->type != now->type || strcmp(known->symbol, now->symbol) != 0);
+}
+
 static void compare_order(struct syncing *s, struct tw_position *order, const struct tw_event *now)
 {
     struct tw_event event;
-    if (now == NULL) {
+    if (now == NULL || is_another(order->pending, now)) {
         tw_event_clear(&event, TW_EVENT_CANCEL);
         s->counts.cancels += holds_anything(order);
     } else if (order->pending != NULL && order_differs(order->pending, now)) {
