@@ -213,6 +213,7 @@ int run_replay(struct session *session);
 int run_watch(struct session *session);
 int run_copies(struct session *session);
 int run_followers_mode(struct session *session);
+int run_completion(struct session *session);
 int run_doctor(struct session *session);
 int run_top(struct session *session);
 int run_health(struct session *session);

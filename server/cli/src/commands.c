@@ -519,6 +519,10 @@ static const struct command table[] = {
      .summary = "Tell who changed what and when, and who was refused, oldest first",
      .notes = "Reads the files of a server, and may run beside it.",
      .examples = "  tradewake audit --state-dir ./state --since 24h\n  tradewake audit --who operations --method Halt -o json"},
+    {.name = "completion", .operands = "SHELL", .n_operands_min = 1, .n_operands_max = 1, .run = run_completion,
+     .summary = "Print what bash, zsh or fish needs to complete commands and flags",
+     .examples = "  source <(tradewake completion bash)\n  tradewake completion bash > /etc/bash_completion.d/tradewake\n"
+                 "  source <(tradewake completion zsh)\n  tradewake completion fish | source"},
     {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
 };
 
