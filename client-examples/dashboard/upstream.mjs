@@ -205,6 +205,7 @@ export class Upstream {
   }
 
   #onSample({ times }) {
+    if (times.held_ns > 0) return; // as own time: it waited for what is not ours to hurry
     this.#stages ??= { count: 0, sums: STAGES.map(() => new Sum()) };
     this.#stages.count++;
     STAGES.forEach(([, duration], i) => this.#stages.sums[i].addValue(Math.max(0, duration(times))));
