@@ -1,6 +1,7 @@
 /* The program: commands, and the serving side that two of them start. */
 #include <tradewake/cli/cli.h>
 
+#include "adapter_check.h"
 #include "audit_tool.h"
 #include "journal_tool.h"
 #include "serve.h"
@@ -8,6 +9,7 @@
 int main(int argc, char **argv)
 {
     const struct tw_cli_host host = {
-        .version = TW_VERSION, .serve = tw_serve, .journal = tw_journal_command, .audit = tw_audit_command};
+        .version = TW_VERSION, .serve = tw_serve, .journal = tw_journal_command, .audit = tw_audit_command,
+        .adapter_check = tw_adapter_check_command};
     return tw_cli_run(&host, argc, argv);
 }

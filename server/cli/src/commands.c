@@ -307,6 +307,14 @@ static const struct command_option token_issue_options[] = {
     {.flag = "--state-dir", .value = "DIR", .rule = {.type = TW_VALUE_PATH}, .default_text = "/var/lib/tradewake", \
      .variable = "TRADEWAKE_STATE_DIR", .help = "of the server whose journal it is"}
 #define COUNT_RULE {.type = TW_VALUE_INT, .min = 1, .max = INT64_MAX}
+static const struct command_option adapter_check_options[] = {
+    {.flag = "--address", .value = "ADDR", .rule = {.type = TW_VALUE_ADDRESS}, .is_required = true, .help = "where the bridge listens: unix:PATH, HOST:PORT (plain text)"},
+    {.flag = "--account", .value = "KEY", .rule = {.type = TW_VALUE_TEXT}, .default_text = "adapter-check", .help = "an account to try it with, without real money"},
+    {.flag = "--credentials", .value = "NAME", .rule = {.type = TW_VALUE_TEXT}, .help = "the name of a secret that the bridge knows"},
+    {.flag = "--symbol", .value = "SYMBOL", .rule = {.type = TW_VALUE_TEXT}, .default_text = "EURUSD", .help = "what is opened and closed"},
+    {.flag = "--volume", .value = "VOLUME", .rule = {.type = TW_VALUE_TEXT}, .default_text = "0.1", .help = "how much of it"},
+    {.flag = "--part", .value = "VOLUME", .rule = {.type = TW_VALUE_TEXT}, .default_text = "0.04", .help = "how much of that is closed first"},
+};
 static const struct command_option journal_verify_options[] = {JOURNAL_OPTIONS};
 static const struct command_option journal_dump_options[] = {
     JOURNAL_OPTIONS,
@@ -523,6 +531,10 @@ static const struct command table[] = {
      .summary = "Print what bash, zsh or fish needs to complete commands and flags",
      .examples = "  source <(tradewake completion bash)\n  tradewake completion bash > /etc/bash_completion.d/tradewake\n"
                  "  source <(tradewake completion zsh)\n  tradewake completion fish | source"},
+    {.name = "adapter-check", OPTIONS(adapter_check_options), .run = run_adapter_check,
+     .summary = "Try out what a bridge to a broker promises, line by line; exit code 1 when something does not hold",
+     .notes = "Opens and closes positions at the account: not for one with real money.",
+     .examples = "  tradewake adapter-check --address unix:/run/bridge.sock --account demo-7"},
     {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
 };
 

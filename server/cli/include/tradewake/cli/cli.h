@@ -36,12 +36,19 @@ struct tw_cli_audit {
     bool is_json;
 };
 
+/* A bridge to be tried out. Texts are never NULL. */
+struct tw_cli_adapter_check {
+    const char *address, *account, *credentials_ref;
+    const char *symbol, *volume, *part; /* what is opened, and what of it is closed first */
+};
+
 /* What the program brings along: the serving side, so that the commands do not depend on it. */
 struct tw_cli_host {
     const char *version;
     int (*serve)(const struct tw_settings *settings, bool is_dev);
     int (*journal)(const struct tw_cli_journal *wanted); /* returns the exit code */
     int (*audit)(const struct tw_cli_audit *wanted);     /* likewise */
+    int (*adapter_check)(const struct tw_cli_adapter_check *wanted);
 };
 
 /* Runs the command that argv names and returns the exit code.
