@@ -72,8 +72,9 @@ def has_records_enough(fleet):
 
 
 def log_make(options):
-    """A folder with the state of a server that was killed, and how many events it took."""
-    fleet = Fleet(options.program, followers=6, paper={"latency": "zero"})
+    """A folder with the state of a server that was killed. Without a snapshot: what one stands for is not read again, and
+    whether there is one yet is a matter of the machine."""
+    fleet = Fleet(options.program, followers=6, paper={"latency": "zero"}, config=CONFIG + "snapshot:\n  segments: 0\n")
     fleet.server.owns_folder = False
     with fleet:
         index = 0
