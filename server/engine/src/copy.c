@@ -209,6 +209,15 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     return gate;
 }
 
+/* The other order has not done it; this one's own, sent in a run before, may have. */
+static struct tw_verdict ask_own(struct tw_copy *copy, int64_t now_mono_ns)
+{
+    copy_asked_for(copy);
+    copy->lookups = copy->absences = 0;
+    return (struct tw_verdict){.next = TW_NEXT_LOOKUP, .at_mono_ns = now_mono_ns, .state = STATE(UNKNOWN),
+                               .reason = REASON(NO_CONNECTION)};
+}
+
 void copy_land(struct flight *flight)
 {
     struct tw_copy *copy = flight->copy;
@@ -239,6 +248,8 @@ void copy_land(struct flight *flight)
     } else {
         verdict = copy_judge(copy, flight, now_mono_ns);
         copy_apply(copy, flight);
+        if (verdict.next == TW_NEXT_CALL && copy->asks_own_next)
+            verdict = ask_own(copy, now_mono_ns);
     }
     copy_follow(copy, flight, &verdict);
     if (verdict.next != TW_NEXT_LOOKUP && verdict.next != TW_NEXT_CONNECT)
@@ -484,6 +495,7 @@ void copy_asked_for(struct tw_copy *copy)
 {
     free(copy->asks_id);
     copy->asks_id = NULL;
+    copy->asks_own_next = false;
 }
 
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason)

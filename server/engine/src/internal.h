@@ -313,6 +313,7 @@ struct tw_copy {
     bool is_counted;     /* what a look-up finds is in the leg already */
     bool asks_open;      /* a cancel that found nothing: what became of the order is asked for */
     char *asks_id;       /* an order that may have done it already, in a run that is not in the log: it is asked for first */
+    bool asks_own_next;  /* what is not found of that may have been sent under the copy's own id: then that is asked for */
     uint64_t asks_share; /* a reduction that found nothing: what became of the order of this leg, by number; 0 = none */
     bool is_protecting;  /* open; its stops are being placed after it */
     uint8_t tickets_done; /* changes: positions of the leg whose stops stand already */
@@ -636,6 +637,9 @@ void position_free(struct tw_position *position);
 struct tw_record *sequencer_close_legs(struct tw_master *master, struct tw_position *position,
                                        const struct tw_slot *slot, Tradewake__V1__CopyOrigin origin,
                                        const char *event_id);
+/* A close that repairs a close that came before its open asks for that one's order first: a crash in between does not
+ * take the question along. At recovery, under nobody's lock, for a copy that is about to ask for its own order. */
+void sequencer_ask_again(struct tw_copy *copy);
 /* Reduces what one follower holds of it to what the master has left of it; otherwise the same. */
 struct tw_record *sequencer_reduce_leg(struct tw_master *master, struct tw_position *position,
                                        const struct tw_slot *slot, const char *event_id);
@@ -658,7 +662,7 @@ void copy_plan_set(struct tw_copy *copy, const struct tw_plan *plan);
 void copy_ready(struct tw_copy *copy, struct tw_leg *leg, bool reduces_risk);
 /* It may have been sent before: the broker is asked before anything is. */
 void copy_ask_first(struct tw_copy *copy);
-/* What this copy is to do may have been done by the order of another one: that is asked for first. Not kept over a crash. */
+/* What this copy is to do may have been done by the order of another one: that is asked for first. */
 void copy_ask_for(struct tw_copy *copy, const char *client_order_id);
 void copy_end_unsent(struct tw_copy *copy, copy_state state, tw_reason reason);
 void copy_announce(struct tw_copy *copy);

@@ -775,8 +775,10 @@ static void copy_resume(struct tw_engine *engine, struct tw_copy *copy, bool ask
         leg->is_unsettled = false; /* it is being reduced so far */
     atomic_fetch_add(&leg->position->busy, 1);
     tw_record_hold(copy->record);
-    if (copy->state == STATE(SENT) || copy->state == STATE(UNKNOWN) || asks)
+    if (copy->state == STATE(SENT) || copy->state == STATE(UNKNOWN) || asks) {
         copy_ask_first(copy); /* a call may have been made after the last thing that was written */
+        sequencer_ask_again(copy);
+    }
     copy->is_change_queued = true; /* taken up when the journal thread starts */
     change_push(copy);
     atomic_store(&copy->may_be_withdrawn, copy->state == STATE(QUEUED));

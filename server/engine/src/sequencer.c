@@ -1338,7 +1338,7 @@ static struct tw_record *early_close_find(const struct tw_master *master, const 
     struct tw_record *record, *next, *found = NULL;
     HASH_ITER(hh, master->records, record, next)
     {
-        if (strcmp(record->subject_id, position_id) == 0 && record->n_copies > 0 &&
+        if (record->origin == ORIGIN(EVENT) && strcmp(record->subject_id, position_id) == 0 && record->n_copies > 0 &&
             record->copies[0].action == ACTION(CLOSE) && (found == NULL || record->number > found->number))
             found = record;
     }
@@ -1678,6 +1678,25 @@ static void ask_for_close(struct tw_copy *copy, const struct tw_record *close)
             continue;
         copy_order_id(&close->copies[i], 0, 0, id);
         copy_ask_for(copy, id);
+    }
+}
+
+void sequencer_ask_again(struct tw_copy *copy)
+{
+    const struct tw_record *record = copy->record;
+    bool is_first_order = copy->order_leg == 0 && copy->id_attempt == 0 && copy->filled == 0 && !copy->is_counted;
+    if (record->origin != ORIGIN(REPAIR) || copy->action != ACTION(CLOSE) || !is_first_order ||
+        !copy->subscription->slot->caps.netting)
+        return;
+    const struct tw_record *close = early_close_find(record->master, copy->leg->position->id);
+    char id[TW_COPY_ID_BYTES];
+    for (uint32_t i = 0; close != NULL && i < close->n_copies; i++) {
+        const struct tw_copy *early = &close->copies[i];
+        if (early->subscription->slot != copy->subscription->slot || early->leg != NULL)
+            continue;
+        copy_order_id(early, 0, 0, id);
+        copy->asks_id = strdup(id);
+        copy->asks_own_next = copy->asks_id != NULL;
     }
 }
 
