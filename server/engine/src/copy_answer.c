@@ -213,10 +213,11 @@ void copy_apply(struct tw_copy *copy, const struct flight *flight)
         apply_close(copy, flight);
     else if (!is_opening && is_gone && !leg->slot->caps.netting)
         leg_ticket_gone(leg, order->position_id);
-    if (executed && leg->slot->caps.netting && copy->op != TW_OP_PLACE) {
+    if (!executed || !leg->slot->caps.netting)
+        return;
+    if (copy->op != TW_OP_PLACE)
         net_stops_trade(leg->slot, leg->listing, flight, before);
-        net_changed(leg->slot, leg->listing);
-    }
+    net_changed(leg->slot, leg->listing); /* by an order that waited and is found filled, too */
 }
 
 /* A number for each copy and each of its calls: the same on every run. */
