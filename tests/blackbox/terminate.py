@@ -18,7 +18,8 @@ FOLLOWERS, POSITIONS, DRAIN_S = 8, 30, 9
 
 
 class Fire(threading.Thread):
-    """Opens and closes, one after the other, until the server takes no more; what it accepted."""
+    """Opens and closes, one after the other, until the server goes; what it accepted. An open that would come too late is
+    refused while it serves: that is not the end."""
 
     def __init__(self, fleet, name):
         super().__init__()
@@ -37,6 +38,9 @@ class Fire(threading.Thread):
                     answer = self.client.call("EventService/SubmitEvent", self.fleet.request(event, wait_for="WAIT_FOR_ACCEPTED"))
                     self.accepted.append((event.event_id, answer.accepted + answer.skipped))
                 except Refused as refused:
+                    if refused.code == "RESOURCE_EXHAUSTED":
+                        time.sleep(0.02)
+                        continue
                     self.ended_with, self.refused_at = refused, time.monotonic()
                     return
 
