@@ -100,11 +100,27 @@ Test(fair, what_only_passes_through_says_nothing_of_the_pace)
     pace_begin(&pace, now_ns);
     for (uint32_t left = 64; left > 0; left--)
         pace_taken(&pace, now_ns += TW_NS_PER_MS, left - 1);
-    for (int i = 0; i < 1000; i++) {
-        pace_begin(&pace, now_ns += TW_NS_PER_S);
+    for (int i = 0; i < 900; i++) {
+        pace_begin(&pace, now_ns += 10 * TW_NS_PER_MS);
         pace_taken(&pace, now_ns += 100, 0);
     }
     cr_expect_eq(pace_wait_ns(&pace, 10, now_ns), 10 * TW_NS_PER_MS);
+}
+
+Test(fair, a_pace_of_before_a_pause_is_forgotten)
+{
+    struct pace pace = {0};
+    int64_t now_ns = TW_NS_PER_S;
+    pace_begin(&pace, now_ns);
+    for (uint32_t left = 8; left > 0; left--)
+        pace_taken(&pace, now_ns += TW_NS_PER_S, left - 1);
+    pace_begin(&pace, now_ns += 9 * TW_NS_PER_S);
+    cr_expect_eq(pace_wait_ns(&pace, 8, now_ns), 8 * TW_NS_PER_S, "still known");
+    pace_end(&pace);
+    pace_begin(&pace, now_ns += 2 * TW_NS_PER_S);
+    cr_expect_eq(pace_wait_ns(&pace, 8, now_ns), 0, "nobody knows any more");
+    pace_taken(&pace, now_ns += TW_NS_PER_MS, 7);
+    cr_expect_eq(pace_wait_ns(&pace, 7, now_ns), 7 * TW_NS_PER_MS, "measured anew");
 }
 
 Test(fair, a_lane_tells_how_long_it_would_take)
