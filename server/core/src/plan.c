@@ -267,12 +267,12 @@ static tw_decimal seconds_of(int64_t ns)
     return ns / TW_NS_PER_MS * (TW_DECIMAL_ONE / 1000);
 }
 
-/* A master's clock ahead of ours does not make an event old. */
 int64_t tw_plan_window_end(const struct tw_event *event, const struct tw_rules *rules)
 {
     return event->observed_wall_ns + rules->open_window_ns;
 }
 
+/* A master's clock ahead of ours does not make an event old. */
 static bool rule_age(struct opening *o)
 {
     int64_t window_ns = o->view->rules->open_window_ns, observed_ns = o->event->observed_wall_ns;

@@ -1,4 +1,5 @@
-/* breaker.c - a broker whose calls do not come back.
+/* breaker.c - a broker whose calls do not come back (by adapter), and a session whose order calls end unknown (the fuse, by
+ * follower, at the end of the file).
  *
  * A lost call costs a thread for good, so an adapter may lose only so many. With all of them lost its
  * breaker is open: new positions are skipped, whatever else there is to ask or to close waits, but
@@ -104,7 +105,7 @@ void fuse_on_call(struct tw_slot *slot, const struct tw_ack *ack)
     blown_set(slot, true);
 }
 
-/* A session that answers gets one order: the next unknown one blows the fuse again, for twice as long. */
+/* A session that answers gets orders again: the next unknown one blows the fuse again, for twice as long. */
 void fuse_on_query(struct tw_slot *slot, bool is_answered)
 {
     struct fuse *fuse = &slot->fuse;

@@ -82,7 +82,7 @@ static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t
         return gate_end(copy, copy->calls > 0 ? STATE(REJECTED) : STATE(SKIPPED), REASON(BREAKER_OPEN));
     if (!slot->is_connected)
         return gate_park(copy, REASON(NO_CONNECTION));
-    if (copy->calls == 0) {
+    if (copy->calls == 0 && slot->rules.max_orders_per_second != 0) {
         int64_t wait_ns = rate_wait_ns(slot, tw_mono_ns());
         if (wait_ns > 0) {
             copy->wake_mono_ns = tw_mono_ns() + wait_ns;

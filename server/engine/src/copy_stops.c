@@ -4,10 +4,12 @@
 
 #include <string.h>
 
+/* Written under the slot's mutex alone, so that the usual "no, as before" costs no locked instruction. */
 void copy_refused_set(struct tw_copy *copy, bool is_refused)
 {
-    if (atomic_exchange_explicit(&copy->is_refused, is_refused, memory_order_relaxed) == is_refused)
+    if (atomic_load_explicit(&copy->is_refused, memory_order_relaxed) == is_refused)
         return;
+    atomic_store_explicit(&copy->is_refused, is_refused, memory_order_relaxed);
     if (is_refused)
         atomic_fetch_add_explicit(&copy_slot(copy)->stops_refused, 1, memory_order_relaxed);
     else
@@ -264,7 +266,7 @@ static bool steps_back(struct tw_job *job, void *context)
     return true;
 }
 
-/* Under the fleet lock: a lane that looks empty for a moment is freed when its follower is deleted. */
+/* Under the fleet lock: the session of a lane that looks empty for a moment is closed when its follower is deleted. */
 static void step_back(struct tw_slot *slot, uint64_t key)
 {
     struct stepping stepping = {.key = key};

@@ -140,10 +140,21 @@ static bool copy_take(struct tw_copy *copy)
     return lane != NULL && tw_lane_cancel(lane, word_is_for, copy) > 0;
 }
 
-/* The same way as an answer of a look-up. The reason is the operator's, and what goes on goes on at once. False: it is not
- * UNKNOWN any more, and was given back. */
-static bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)
+enum word_end {
+    WORD_LANDED,
+    WORD_TOO_EARLY, /* the broker is being asked right now */
+    WORD_TOO_LATE,  /* it is not UNKNOWN any more */
+};
+
+/* The same way as an answer of a look-up. The reason is the operator's, and what goes on goes on at once. While the copy is
+ * out of its lane that looks empty, and a deleted follower's session is closed then: hence the fleet lock. */
+static enum word_end copy_word_land(struct tw_engine *engine, struct tw_copy *copy, const struct tw_ack *ack)
 {
+    pthread_rwlock_rdlock(&engine->fleet_lock);
+    if (!copy_take(copy)) {
+        pthread_rwlock_unlock(&engine->fleet_lock);
+        return WORD_TOO_EARLY;
+    }
     struct tw_slot *slot = copy_slot(copy);
     struct flight flight = {.copy = copy, .phase = PHASE_LOOKUP, .call.ack = *ack};
     pthread_mutex_lock(&slot->mutex);
@@ -167,14 +178,15 @@ static bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)
     pthread_mutex_unlock(&slot->mutex);
     if (!is_wanted || verdict.next != TW_NEXT_FINAL)
         copy_give_back(copy);
+    pthread_rwlock_unlock(&engine->fleet_lock);
     if (!is_wanted)
-        return false;
+        return WORD_TOO_LATE;
     settle_begin(slot);
     slot_dirty_push(slot);
     copy_announce(copy);
     if (verdict.next == TW_NEXT_FINAL)
         tw_record_release(copy->record); /* the copy's own */
-    return true;
+    return WORD_LANDED;
 }
 
 #define ASKED_RIGHT_NOW_NS (250 * TW_NS_PER_MS)
@@ -182,7 +194,6 @@ static bool copy_word_land(struct tw_copy *copy, const struct tw_ack *ack)
 bool tw_engine_copy_resolve(struct tw_engine *engine, struct tw_copy *copy,
                             const Tradewake__V1__ResolveCopyRequest *request, struct tw_refusal *refusal)
 {
-    (void)engine;
     struct tw_check check;
     struct subject subject = subject_of(copy);
     tw_decimal filled = 0;
@@ -193,13 +204,14 @@ bool tw_engine_copy_resolve(struct tw_engine *engine, struct tw_copy *copy,
     if (!word_check(&subject, request, check_of(&check, refusal)) || !volume_read(&subject, request, &check, &filled))
         return false;
     struct tw_ack ack = ack_of(&subject, request, filled);
-    if (!copy_take(copy)) {
+    enum word_end end = copy_word_land(engine, copy, &ack);
+    if (end == WORD_TOO_EARLY) {
         tw_refuse(refusal, REFUSAL(BROKER_UNAVAILABLE), "copy_id",
                   "the broker is being asked for the copy \"%s\" right now", copy->id);
         refusal->retry_after_ns = ASKED_RIGHT_NOW_NS;
         return false;
     }
-    if (!copy_word_land(copy, &ack)) {
+    if (end == WORD_TOO_LATE) {
         subject = subject_of(copy);
         return refuse_not_unknown(copy, &subject, refusal);
     }

@@ -373,7 +373,7 @@ static void plan_one_open(struct planning *p, struct tw_copy *copy)
         leg = leg_new(p, copy, &plan);
     leg->wanted += plan.volume;
     leg->listing->open_volume += plan.volume;
-    copy->window_end_wall_ns = p->event->observed_wall_ns + subscription->rules.open_window_ns;
+    copy->window_end_wall_ns = tw_plan_window_end(p->event, &subscription->rules);
     if (!slot->is_connected)
         copy->reason = REASON(NO_CONNECTION);
     copy_ready(copy, leg, false);
@@ -1668,36 +1668,34 @@ static tw_decimal reduces_by(const struct tw_leg *leg, bool is_full)
     return leg->is_pending ? 0 : close_now(leg, false).volume;
 }
 
-/* A close that came before the open it closes has its copies, without a leg: what a run before the power cut may have sent
- * for this follower has the first id of such a copy. */
-static void ask_for_close(struct tw_copy *copy, const struct tw_record *close)
+/* A close that came before the open it closes has its copies, which never had a leg nor called anybody: what a run before
+ * the power cut may have sent for this follower has the first id of such a copy. (One that did its work and is over has
+ * no leg after a start, either.) False: there is none. */
+static bool early_close_id(const struct tw_record *close, const struct tw_slot *slot, char ret_id[TW_COPY_ID_BYTES])
 {
-    char id[TW_COPY_ID_BYTES];
     for (uint32_t i = 0; i < close->n_copies; i++) {
-        if (close->copies[i].subscription->slot != copy->subscription->slot)
+        const struct tw_copy *early = &close->copies[i];
+        if (early->subscription->slot != slot || early->leg != NULL || early->calls > 0)
             continue;
-        copy_order_id(&close->copies[i], 0, 0, id);
-        copy_ask_for(copy, id);
+        copy_order_id(early, 0, 0, ret_id);
+        return true;
     }
+    return false;
 }
 
 void sequencer_ask_again(struct tw_copy *copy)
 {
     const struct tw_record *record = copy->record;
+    const struct tw_slot *slot = copy->subscription->slot;
     bool is_first_order = copy->order_leg == 0 && copy->id_attempt == 0 && copy->filled == 0 && !copy->is_counted;
-    if (record->origin != ORIGIN(REPAIR) || copy->action != ACTION(CLOSE) || !is_first_order ||
-        !copy->subscription->slot->caps.netting)
+    if (record->origin != ORIGIN(REPAIR) || copy->action != ACTION(CLOSE) || !is_first_order || !slot->caps.netting)
         return;
     const struct tw_record *close = early_close_find(record->master, copy->leg->position->id);
     char id[TW_COPY_ID_BYTES];
-    for (uint32_t i = 0; close != NULL && i < close->n_copies; i++) {
-        const struct tw_copy *early = &close->copies[i];
-        if (early->subscription->slot != copy->subscription->slot || early->leg != NULL)
-            continue;
-        copy_order_id(early, 0, 0, id);
-        copy->asks_id = strdup(id);
-        copy->asks_own_next = copy->asks_id != NULL;
-    }
+    if (close == NULL || !early_close_id(close, slot, id))
+        return;
+    copy->asks_id = strdup(id);
+    copy->asks_own_next = copy->asks_id != NULL;
 }
 
 static bool reduce_one(struct tw_record *record, uint32_t index, struct tw_subscription *member,
@@ -1714,8 +1712,9 @@ static bool reduce_one(struct tw_record *record, uint32_t index, struct tw_subsc
         copy_init(copy, record, member);
         close_ready(copy, leg, is_full, volume,
                     !is_full ? ACTION(PARTIAL_CLOSE) : leg->is_pending ? ACTION(CANCEL) : ACTION(CLOSE));
-        if (asked != NULL && slot->caps.netting) /* what is closed by its ticket cannot be closed twice */
-            ask_for_close(copy, asked);
+        char id[TW_COPY_ID_BYTES];
+        if (asked != NULL && slot->caps.netting && early_close_id(asked, slot, id))
+            copy_ask_for(copy, id); /* what is closed by its ticket cannot be closed twice */
         copy->is_change_queued = true;
         copy->updated_wall_ns = record->received_wall_ns;
     }
