@@ -215,16 +215,20 @@ void border_leave(struct library *library, const struct border *border)
 {
     sigset_t now;
     pthread_sigmask(SIG_SETMASK, &border->mask, &now);
-    for (int number = 1; number < SIGRTMAX; number++)
+    for (int number = 1; number <= SIGRTMAX; number++)
         if (sigismember(&now, number) != sigismember(&border->mask, number)) {
             library_misbehaved(library, "it changed the signal mask of our thread; changed back");
             break;
         }
+    static pthread_mutex_t locale_mutex = PTHREAD_MUTEX_INITIALIZER; /* its name is freed by whoever changes it */
+    pthread_mutex_lock(&locale_mutex);
     const char *locale = setlocale(LC_ALL, NULL);
-    if (locale != NULL && strcmp(locale, library->locale) != 0) {
+    bool is_changed = locale != NULL && strcmp(locale, library->locale) != 0;
+    if (is_changed)
         setlocale(LC_ALL, library->locale);
+    pthread_mutex_unlock(&locale_mutex);
+    if (is_changed)
         library_misbehaved(library, "it called setlocale; changed back");
-    }
 }
 
 /* ---- Life ---- */

@@ -675,14 +675,24 @@ static void reopen_put_off(struct session *session)
     session->reopen_pause_ns = earlier(2 * session->reopen_pause_ns, REOPEN_NS_MAX);
 }
 
+static bool is_closing(struct session *session)
+{
+    pthread_mutex_lock(&session->lock);
+    bool is_closing = session->is_closing;
+    pthread_mutex_unlock(&session->lock);
+    return is_closing;
+}
+
 static void links_open(struct session *session)
 {
     bool is_first = !session->is_connected;
     if (tw_mono_ns() < session->reopen_mono_ns)
         return;
     while (alive(session) < session->options.n_links)
-        if (!link_open(session))
+        if (is_closing(session) || !link_open(session))
             break;
+    if (is_closing(session)) /* who closes it waits for two calls, not for a row of logins */
+        return;
     bool is_good = alive(session) > 0;
     if (is_good && is_first) {
         is_good = introduce(session);
@@ -788,7 +798,7 @@ tw_status session_open(struct library *library, const struct tw_session_options 
 /* A keeper whose call never comes back keeps all that it may still touch. */
 void session_close(struct session *session)
 {
-    struct timespec until = timespec_of(tw_mono_ns() + session->options.call_timeout_ns + GRACE_NS);
+    struct timespec until = timespec_of(tw_mono_ns() + 2 * session->options.call_timeout_ns + GRACE_NS);
     pthread_mutex_lock(&session->lock);
     session->is_closing = true;
     pthread_cond_signal(&session->news);

@@ -60,11 +60,11 @@ static bool is_every_bridge_tried(const struct remote *remote)
 static void bridges_await(struct remote *remote)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += FIRST_ANSWER_S;
     pthread_mutex_lock(&remote->lock);
     while (!is_every_bridge_tried(remote) &&
-           pthread_cond_timedwait(&remote->changed, &remote->lock, &until) != ETIMEDOUT) {
+           pthread_cond_clockwait(&remote->changed, &remote->lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT) {
     }
     pthread_mutex_unlock(&remote->lock);
 }
@@ -281,6 +281,7 @@ static void remote_session_close(void *session_of)
     bool is_quiet = remote->line == NULL, is_line = !is_quiet && tw_wire_line_is_current(remote->line);
     pthread_mutex_lock(&remote->lock);
     session->is_closing = true;
+    session->n_out++; /* this one: while it waits, whoever comes back is not the last */
     while (remote->telling == session && !is_line)
         pthread_cond_wait(&remote->changed, &remote->lock);
     if (session->previous != NULL)
@@ -293,7 +294,7 @@ static void remote_session_close(void *session_of)
         tw_wire_pending_cancel(session->stream);
     if (!is_quiet)
         session_say_goodbye(session);
-    bool is_last = session->n_out == 0;
+    bool is_last = --session->n_out == 0;
     pthread_mutex_unlock(&remote->lock);
     if (is_last)
         remote_session_free(session);

@@ -323,8 +323,8 @@ static void on_end(void *context, const struct tw_wire_answer *answer)
     struct question *question = context;
     struct session *session = question->session;
     pthread_mutex_lock(&session->remote->lock);
-    bool is_wanted = !session->is_closing && session->life == question->life;
-    if (is_wanted)
+    bool is_mine = session->life == question->life, is_wanted = is_mine && !session->is_closing;
+    if (is_mine) /* who is closing it must not cancel what has ended */
         session->stream = NULL;
     pthread_mutex_unlock(&session->remote->lock);
     if (is_wanted)
