@@ -72,17 +72,20 @@ static bool program_find(char *path, size_t size)
     return false;
 }
 
-static bool is_plugin(const char *adapter)
+/* NULL: it is none. */
+static const char *plugin_name(const char *adapter)
 {
-    return strncmp(adapter, "plugin:", strlen("plugin:")) == 0;
+    static const char prefix[] = "plugin:";
+    size_t length = sizeof prefix - 1;
+    return strncmp(adapter, prefix, length) == 0 ? adapter + length : NULL;
 }
 
 /* What the server is told of plugins; an empty file where there is none. */
 static bool config_write(const char *path, const char *program, const char *adapter)
 {
     FILE *config = fopen(path, "we");
-    const char *name = adapter + strcspn(adapter, ":") + is_plugin(adapter);
-    if (config != NULL && is_plugin(adapter))
+    const char *name = plugin_name(adapter);
+    if (config != NULL && name != NULL)
         fprintf(config, "plugins: {%s: {library: %.*s/plugins/%s.so, in_process: true}}\n", name,
                 (int)(strrchr(program, '/') - program), program, name);
     if (config != NULL && fclose(config) == 0)
@@ -223,7 +226,7 @@ static size_t follower_pack(void *context, uint32_t slot, uint8_t bytes[LOAD_MES
     follower.follower_id = id;
     follower.adapter = text_of(creation->fleet->adapter);
     follower.max_parallel = creation->fleet->max_parallel;
-    follower.n_adapter_config = is_plugin(creation->fleet->adapter) ? 0 : 2;
+    follower.n_adapter_config = plugin_name(creation->fleet->adapter) ? 0 : 2;
     follower.adapter_config = config;
     Tradewake__V1__CreateFollowerRequest request = TRADEWAKE__V1__CREATE_FOLLOWER_REQUEST__INIT;
     request.follower = &follower;

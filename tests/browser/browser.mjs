@@ -4,7 +4,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Bridge, Checks, ROOT, Server, WITHIN_MS, required, run, until } from './support.mjs';
+import { Bridge, Checks, ROOT, Server, WITHIN_MS, required, until } from './support.mjs';
 
 const { values: options } = parseArgs({ options: {
   program: { type: 'string', default: join(ROOT, 'build/release/tradewake') }, screenshots: { type: 'string' } } });

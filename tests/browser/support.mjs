@@ -1,4 +1,4 @@
-// support.mjs - a server, a bridge and a browser for the checks; all of them are ended by their own process id.
+// support.mjs - a server and a bridge for the checks; both are ended by their own process id.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

@@ -81,9 +81,9 @@ void violation(const char *format, ...)
     va_start(values, format);
     printf("VIOLATION seed=%" PRIu64 " life=%u at=%.3f ms: ", world->seed, world->s.life, (double)world->s.now_ns / 1e6);
     vprintf(format, values);
-    printf("\n     again: schedules --seed %" PRIu64 " --schedules 1 --trace%s%s%s\n", world->seed,
-           world->is_everything ? " --everything" : world->is_pairs ? " --pairs" : world->is_forgetful ? " --forgetful" : "", world->broken != 0 ? " --broken " : "",
-           broken_words[world->broken]);
+    printf("\n     again: schedules --seed %" PRIu64 " --schedules 1 --trace%s%s%s%s%s\n", world->seed,
+           world->is_everything ? " --everything" : "", world->is_pairs ? " --pairs" : "",
+           world->is_forgetful ? " --forgetful" : "", world->broken != 0 ? " --broken " : "", broken_words[world->broken]);
     va_end(values);
     fflush(stdout);
     _exit(END_VIOLATION);

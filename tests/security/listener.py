@@ -19,6 +19,8 @@ from blackbox import CONFIG, Server, prove, wait_until  # noqa: E402
 FEW = 96  # file descriptors: enough to start and to answer
 PIDFD_OPEN, PIDFD_GETFD = 434, 438
 WAIT_S = 60  # for what a busy machine makes late
+DEAD_AFTER_S = 8  # the server says that it is silent from 5 s on
+SEEN_S = DEAD_AFTER_S + 2  # what would be its end has come by then
 
 
 def place(server):
@@ -30,6 +32,10 @@ def is_served(server, ca):
     """Whether a client that comes now gets its answer."""
     return subprocess.run([server.program, "health", "--server", server.address, "--timeout", "5s", *ca],
                           capture_output=True).returncode == 0
+
+
+def is_taken_for_dead(server):
+    return any(word in server.log() for word in ("listener.silent", "listener.dead"))
 
 
 def flood(server, seconds):
@@ -49,15 +55,15 @@ def flood(server, seconds):
 
 def flooded(program, config, ca, checks, what):
     bound = 256
-    server = Server(program, config=config + "listener:\n  dead_after: 4s\n  connections_max: %d\n" % bound).start()
+    server = Server(program, config=config + "listener:\n  dead_after: %ds\n  connections_max: %d\n" % (DEAD_AFTER_S, bound)).start()
     try:
         before = server.open_files()
-        count = flood(server, 9)  # several questions of its own, and what would be the end
+        count = flood(server, SEEN_S)  # several questions of its own
         checks.true("%s: a flood ends nothing" % what, server.process.poll() is None, server.last_words())
         wait_until(lambda: is_served(server, ca), WAIT_S, "an answer")
         checks.true("%s: after a flood of %d whoever comes is served" % (what, count), True)
         wait_until(lambda: server.open_files() <= before + 8, WAIT_S, "the descriptors")
-        checks.true("%s: it is not taken for dead" % what, "listener.silent" not in server.log(), server.last_words())
+        checks.true("%s: it is not taken for dead" % what, not is_taken_for_dead(server), server.last_words())
         checks.equal("%s: SIGTERM ends it well" % what, server.terminate(), 0)
     finally:
         server.end()
@@ -65,7 +71,7 @@ def flooded(program, config, ca, checks, what):
 
 def shortage(few, config, ca, checks, what):
     """More connections than the process may have descriptors, all held: those beyond are closed, the others kept."""
-    server = Server(few, config=config + "listener:\n  dead_after: 4s\n").start()
+    server = Server(few, config=config + "listener:\n  dead_after: %ds\n" % DEAD_AFTER_S).start()
     held = []
     try:
         wait_until(lambda: server.http("/readyz", WAIT_S)[0] == 200, WAIT_S, "readiness")
@@ -74,8 +80,8 @@ def shortage(few, config, ca, checks, what):
         wait_until(lambda: "listener.full" in server.log(), WAIT_S, "a word on it")
         checks.true("%s: the descriptors end before its own do" % what, server.open_files() < FEW, server.open_files())
         checks.equal("%s: who probes it still gets an answer" % what, server.http("/livez", WAIT_S)[0], 200)
-        time.sleep(6)  # longer than dead_after
-        checks.true("%s: it is not taken for dead" % what, "listener.silent" not in server.log(), server.last_words())
+        time.sleep(SEEN_S)  # that nothing happens takes its time
+        checks.true("%s: it is not taken for dead" % what, not is_taken_for_dead(server), server.last_words())
         for connection in held:
             connection.close()
         wait_until(lambda: is_served(server, ca), WAIT_S, "an answer")
@@ -112,7 +118,7 @@ def listening_socket(server):
 
 
 def dead(program, config, checks, what):
-    server = Server(program, config=config + "listener:\n  dead_after: 8s\n").start()
+    server = Server(program, config=config + "listener:\n  dead_after: %ds\n" % DEAD_AFTER_S).start()
     try:
         wait_until(lambda: "listener.answers" in server.log(), WAIT_S, "its first answer to itself")
         with listening_socket(server) as shared:
