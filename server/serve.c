@@ -457,7 +457,10 @@ static tw_status wire_open(struct server *server, struct tw_error *error)
         tw_health_set(names[i], true);
     if (settings->paper_control)
         tw_health_set("tradewake.paper.v1.PaperService", true);
-    (void)tw_accept_bound(settings->listener_connections_max);
+    uint32_t allowed = tw_accept_bound(settings->listener_connections_max);
+    if (allowed < settings->listener_connections_max)
+        tw_log(TW_LOG_WARN, "limits.connections", "allowed=%u wanted=%u do=\"raise RLIMIT_NOFILE\"", allowed,
+               settings->listener_connections_max);
     return tw_wire_server_start(&options, methods, &server->wire, error);
 }
 

@@ -924,9 +924,9 @@ static void watch_pump(struct tw_call *call, struct watch *watch)
     int64_t due_ns = watch->last_write_mono_ns + watch->heartbeat_ns;
     if (watch->batch_due_mono_ns != 0 && watch->batch_due_mono_ns < due_ns)
         due_ns = watch->batch_due_mono_ns;
-    int64_t hopeless_ns = tw_reader_due_mono_ns(call);
-    if (hopeless_ns != INT64_MAX) /* nothing else can be done before */
-        due_ns = hopeless_ns;
+    int64_t hopeless_mono_ns = tw_reader_due_mono_ns(call);
+    if (hopeless_mono_ns != INT64_MAX) /* nothing else can be done before */
+        due_ns = hopeless_mono_ns;
     tw_call_timer_set(call, due_ns > now_ns ? due_ns : now_ns + TW_NS_PER_MS);
 }
 

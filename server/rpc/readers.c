@@ -8,23 +8,23 @@
 
 static struct {
     /* Set before the first call. */
-    int64_t hopeless_ns;
+    int64_t hopeless_after_ns;
     uint32_t watchers_max;
 
     atomic_uint watchers;
     atomic_uint_fast64_t evicted;
-} readers = {.hopeless_ns = TW_READERS_HOPELESS_NS, .watchers_max = TW_WATCHERS_MAX_DEFAULT};
+} readers = {.hopeless_after_ns = TW_READERS_HOPELESS_NS, .watchers_max = TW_WATCHERS_MAX_DEFAULT};
 
-void tw_readers_limits_set(int64_t hopeless_ns, uint32_t watchers_max)
+void tw_readers_limits_set(int64_t hopeless_after_ns, uint32_t watchers_max)
 {
-    readers.hopeless_ns = hopeless_ns;
+    readers.hopeless_after_ns = hopeless_after_ns;
     readers.watchers_max = watchers_max;
 }
 
 int64_t tw_reader_due_mono_ns(const struct tw_call *call)
 {
     int64_t started_ns = tw_call_write_started_mono_ns(call);
-    return started_ns == 0 ? INT64_MAX : started_ns + readers.hopeless_ns;
+    return started_ns == 0 ? INT64_MAX : started_ns + readers.hopeless_after_ns;
 }
 
 bool tw_reader_evict(struct tw_call *call, int64_t now_mono_ns)
@@ -34,7 +34,7 @@ bool tw_reader_evict(struct tw_call *call, int64_t now_mono_ns)
     struct tw_refusal refusal = {0};
     tw_refuse(&refusal, REASON(SUBSCRIBER_TOO_SLOW), NULL,
               "nothing was taken for %lld ms; call again, and read as fast as it comes",
-              (long long)(readers.hopeless_ns / TW_NS_PER_MS));
+              (long long)(readers.hopeless_after_ns / TW_NS_PER_MS));
     tw_call_evict(call, &refusal);
     atomic_fetch_add_explicit(&readers.evicted, 1, memory_order_relaxed);
     return true;

@@ -1,21 +1,22 @@
 /* readers.h - readers of streams that are hopeless, and how many may watch copies.
  *
- * A stream has one write out. A reader that has not let it pass for `hopeless_ns` is not slow, it is gone or
+ * A stream has one write out. A reader that has not let it pass for `hopeless_after_ns` is not slow, it is gone or
  * stuck: its stream is ended with SUBSCRIBER_TOO_SLOW, and what was kept for it is given back. Whoever wants
  * to go on calls again: watchers with resume_after, upstreams by sending again what had no answer. */
 #ifndef TW_RPC_READERS_H
 #define TW_RPC_READERS_H
 
+#include <tradewake/base/clock.h>
 #include <tradewake/wire/server.h>
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TW_READERS_HOPELESS_NS INT64_C(30000000000)
+#define TW_READERS_HOPELESS_NS (30 * TW_NS_PER_S)
 #define TW_WATCHERS_MAX_DEFAULT 1024u /* a queue of 256 KiB each */
 
 /* Before the first call; without it the two above hold. Thread: main. */
-void tw_readers_limits_set(int64_t hopeless_ns, uint32_t watchers_max);
+void tw_readers_limits_set(int64_t hopeless_after_ns, uint32_t watchers_max);
 
 /* When the write that is out will have been out for too long; INT64_MAX: none is out. Thread: call. */
 int64_t tw_reader_due_mono_ns(const struct tw_call *call);

@@ -12,7 +12,7 @@
 enum { EXIT_WARNING = 4 };
 #define ANSWERS_BYTES_MAX ((size_t)256 << 20)
 
-/* Everything; the span between two looks at the times is --for. */
+/* Everything; the span between two looks at the times is --over. */
 static tw_status examine(struct session *session, struct facts_question *question,
                          struct facts *facts)
 {

@@ -26,7 +26,7 @@ struct top {
     uint64_t n_reads;
 };
 
-/* One tick's answers. On failure the facts stay as they were. */
+/* One tick's answers. On failure what was not read stays as it was. */
 static tw_status read_tick(struct top *top)
 {
     struct facts_question *question = &top->question;
