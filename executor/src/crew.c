@@ -129,7 +129,7 @@ void crowd_put(struct crowd *crowd, uint32_t index, struct batch *batch)
 static int crowd_best_class(const struct crowd *crowd)
 {
     int c = 0;
-    while (c < CLASSES && crowd->of_class[c].count == 0)
+    while (c < CLASSES && fair_count(&crowd->of_class[c]) == 0)
         c++;
     return c;
 }

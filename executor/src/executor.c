@@ -270,12 +270,18 @@ void tw_lane_free(struct tw_lane *lane)
     free(lane);
 }
 
-int64_t tw_lane_wait_ns(const struct tw_lane *lane)
+/* Of the crowd, before a job of the class NORMAL. */
+static uint32_t crowd_ahead(const struct crowd *crowd, uint32_t tenant)
+{
+    return fair_count(&crowd->of_class[TW_JOB_URGENT]) + fair_ahead(&crowd->of_class[TW_JOB_NORMAL], tenant);
+}
+
+int64_t tw_lane_wait_ns(const struct tw_lane *lane, uint32_t tenant)
 {
     const struct tw_executor *executor = lane->executor;
     const struct crowd *crowd = lane->port != NULL ? &lane->port->queue : &executor->crew.overflow;
     uint32_t in_lane = atomic_load_explicit(&lane->waiting, memory_order_relaxed);
-    uint32_t in_crowd = atomic_load_explicit(&crowd->count, memory_order_relaxed);
+    uint32_t in_crowd = crowd_ahead(crowd, tenant);
     if (in_lane == 0 && in_crowd == 0)
         return 0;
     int64_t now_ns = tw_mono_ns();

@@ -93,6 +93,24 @@ Test(fair, the_wait_follows_from_how_fast_those_before_were_taken)
     cr_expect_eq(pace_wait_ns(&pace, 1, now_ns + 60 * TW_NS_PER_S), 60 * TW_NS_PER_S, "it stands still");
 }
 
+Test(fair, a_few_do_not_wait_for_a_crowd_and_are_not_told_so)
+{
+    static struct fair_list list;
+    static struct tw_job jobs[1000 + 3];
+    for (size_t i = 0; i < 1000; i++) {
+        jobs[i].tenant = 1;
+        fair_append(&list, &jobs[i]);
+    }
+    cr_expect_eq(fair_ahead(&list, 1), 1000);
+    for (uint32_t n = 0; n < 3; n++) {
+        cr_expect_eq(fair_ahead(&list, 2), 2 * n + 1, "its own %u, and a turn of the crowd before each", n);
+        jobs[1000 + n].tenant = 2;
+        fair_append(&list, &jobs[1000 + n]);
+    }
+    cr_expect_eq(fair_ahead(&list, 1), 1003);
+    cr_expect_eq(fair_ahead(&list, 3), 2);
+}
+
 Test(fair, what_only_passes_through_says_nothing_of_the_pace)
 {
     struct pace pace = {0};
@@ -128,7 +146,7 @@ Test(fair, a_lane_tells_how_long_it_would_take)
     struct tw_executor *executor = one_thread();
     struct tw_lane *lane = tw_lane_new(executor, 1, NULL);
     static struct trial held[3];
-    cr_expect_eq(tw_lane_wait_ns(lane), 0);
+    cr_expect_eq(tw_lane_wait_ns(lane, 0), 0);
     for (size_t i = 0; i < 3; i++) {
         trial_set(&held[i], lane, 0, "held");
         held[i].gate = &gate;
@@ -138,10 +156,10 @@ Test(fair, a_lane_tells_how_long_it_would_take)
     int64_t from_ns = tw_mono_ns();
     while (tw_mono_ns() < from_ns + TW_NS_PER_MS)
         ;
-    cr_expect_geq(tw_lane_wait_ns(lane), TW_NS_PER_MS, "two wait, and nothing moves");
+    cr_expect_geq(tw_lane_wait_ns(lane, 0), TW_NS_PER_MS, "two wait, and nothing moves");
     gate_let(&gate, 3);
     record_await(&ended, 3);
-    cr_expect_eq(tw_lane_wait_ns(lane), 0);
+    cr_expect_eq(tw_lane_wait_ns(lane, 0), 0);
     tw_executor_stop(executor);
     tw_lane_free(lane);
 }

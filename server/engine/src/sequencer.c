@@ -312,7 +312,7 @@ void view_fill(const struct tw_master *master, const struct tw_subscription *sub
         .is_leaving = subscription->is_leaving || slot->is_deleted,
         .is_stopped_out = slot->stop_out.is_out,
         .is_breaker_open = breaker_blocks(slot),
-        .wait_ns = slot->lane != NULL ? tw_lane_wait_ns(slot->lane) : 0,
+        .wait_ns = slot->lane != NULL ? tw_lane_wait_ns(slot->lane, master->tenant) : 0,
         .open_positions = slot->open_positions,
     };
 }
@@ -1186,7 +1186,7 @@ static bool check_room(struct tw_engine *engine, bool adds, struct tw_refusal *r
  * time, or is too old already, which its copy says. */
 static int64_t late_by_ns(const struct tw_subscription *member, const struct tw_event *event, int64_t now_wall_ns)
 {
-    int64_t wait_ns = member->slot->lane != NULL ? tw_lane_wait_ns(member->slot->lane) : 0;
+    int64_t wait_ns = member->slot->lane != NULL ? tw_lane_wait_ns(member->slot->lane, member->master->tenant) : 0;
     int64_t end_wall_ns = tw_plan_window_end(event, &member->rules);
     return wait_ns > 0 && now_wall_ns <= end_wall_ns && now_wall_ns + wait_ns > end_wall_ns ? now_wall_ns + wait_ns - end_wall_ns : 0;
 }

@@ -147,10 +147,10 @@ void tw_lane_free(struct tw_lane *lane);
 /* Takes effect at the next admission; what runs goes on. Thread: any. */
 void tw_lane_parallel_set(struct tw_lane *lane, uint32_t max_parallel);
 
-/* How long a job of the class NORMAL that is submitted now would wait until it runs, going by how fast the lane, and the
+/* How long a job of this tenant and of the class NORMAL that is submitted now would wait until it runs, going by how fast the lane, and the
  * threads, have served those that waited lately; 0: not at all, as far as anybody knows. What waits for a busy key alone
  * is not looked at. Thread: any.  Blocks: no. */
-int64_t tw_lane_wait_ns(const struct tw_lane *lane);
+int64_t tw_lane_wait_ns(const struct tw_lane *lane, uint32_t tenant);
 
 /* Jobs submitted and not back: waiting, parked and running. Thread: any. */
 uint32_t tw_lane_jobs(const struct tw_lane *lane);
