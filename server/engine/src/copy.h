@@ -52,6 +52,8 @@ enum gate gate_by_op(struct tw_copy *copy, struct tw_order *order, int64_t now_w
 enum gate gate_breaker(struct tw_copy *copy, struct flight *flight);
 enum gate gate_end(struct tw_copy *copy, copy_state state, tw_reason reason);
 enum gate gate_park(struct tw_copy *copy, tw_reason reason);
+/* What the follower's mode does not let through ends so. */
+enum gate gate_mode(struct tw_copy *copy, copy_state state);
 /* What every order that reduces waits for: mode and connection. */
 enum gate gate_reduce(struct tw_copy *copy);
 /* By what the leg holds, not by what the copy was planned for: that may have grown before its first call. */

@@ -41,19 +41,15 @@ static int64_t rate_wait_ns(struct tw_slot *slot, int64_t now_mono_ns)
     return 0;
 }
 
-static enum gate gate_mode_open(struct tw_copy *copy)
+enum gate gate_mode(struct tw_copy *copy, copy_state state)
 {
-    switch (copy_slot(copy)->rules.mode) {
-    case TW_MODE_PAUSED:
-        return gate_end(copy, STATE(CANCELLED), REASON(FOLLOWER_PAUSED));
-    case TW_MODE_CLOSE_ONLY:
-        return gate_end(copy, STATE(CANCELLED), REASON(CLOSE_ONLY));
-    case TW_MODE_MONITOR:
-        return gate_end(copy, STATE(CANCELLED), REASON(MONITORED));
-    case TW_MODE_ACTIVE:
-        break;
-    }
-    return GATE_PASS;
+    static const tw_reason reasons[] = {
+        [TW_MODE_CLOSE_ONLY] = REASON(CLOSE_ONLY),
+        [TW_MODE_PAUSED] = REASON(FOLLOWER_PAUSED),
+        [TW_MODE_MONITOR] = REASON(MONITORED),
+    };
+    enum tw_mode mode = copy_slot(copy)->rules.mode;
+    return mode == TW_MODE_ACTIVE ? GATE_PASS : gate_end(copy, state, reasons[mode]);
 }
 
 static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t now_wall_ns)
@@ -69,7 +65,7 @@ static enum gate gate_open(struct tw_copy *copy, struct tw_order *order, int64_t
         return gate_end(copy, STATE(CANCELLED), REASON(HALTED));
     if (slot->stop_out.is_out)
         return gate_end(copy, STATE(CANCELLED), REASON(RISK_LIMIT));
-    enum gate mode = gate_mode_open(copy);
+    enum gate mode = gate_mode(copy, STATE(CANCELLED));
     if (mode != GATE_PASS)
         return mode;
     if (now_wall_ns > copy->window_end_wall_ns) {
@@ -244,16 +240,9 @@ static enum gate gate_modify_order(struct tw_copy *copy, struct tw_order *order)
         return gate_end(copy, copy->calls > 0 ? STATE(DONE) : STATE(SKIPPED), REASON(NO_CHANGE));
     if (subscription_is_halted(copy->subscription))
         return gate_end(copy, STATE(SKIPPED), REASON(HALTED));
-    switch (copy_slot(copy)->rules.mode) {
-    case TW_MODE_CLOSE_ONLY:
-        return gate_end(copy, STATE(SKIPPED), REASON(CLOSE_ONLY));
-    case TW_MODE_PAUSED:
-        return gate_end(copy, STATE(SKIPPED), REASON(FOLLOWER_PAUSED));
-    case TW_MODE_MONITOR:
-        return gate_end(copy, STATE(SKIPPED), REASON(MONITORED));
-    case TW_MODE_ACTIVE:
-        break;
-    }
+    enum gate gate = gate_mode(copy, STATE(SKIPPED));
+    if (gate != GATE_PASS)
+        return gate;
     memcpy(order->order_id, leg->ticket, sizeof order->order_id);
     return gate_reduce(copy);
 }

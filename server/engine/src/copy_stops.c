@@ -163,15 +163,11 @@ enum gate gate_modify(struct tw_copy *copy, struct tw_order *order)
     copy->reduces_risk = tw_stops_tighten(leg->side, leg->stop_loss, leg->take_profit,
                                           order->stop_loss, order->take_profit);
     if (!copy->reduces_risk) {
-        struct tw_slot *slot = copy_slot(copy);
         if (subscription_is_halted(copy->subscription))
             return gate_end(copy, STATE(SKIPPED), REASON(HALTED));
-        if (slot->rules.mode == TW_MODE_CLOSE_ONLY)
-            return gate_end(copy, STATE(SKIPPED), REASON(CLOSE_ONLY));
-        if (slot->rules.mode == TW_MODE_PAUSED)
-            return gate_end(copy, STATE(SKIPPED), REASON(FOLLOWER_PAUSED));
-        if (slot->rules.mode == TW_MODE_MONITOR)
-            return gate_end(copy, STATE(SKIPPED), REASON(MONITORED));
+        enum gate gate = gate_mode(copy, STATE(SKIPPED));
+        if (gate != GATE_PASS)
+            return gate;
     }
     if (is_waiting) {
         order->op = TW_OP_MODIFY_ORDER;
