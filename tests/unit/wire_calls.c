@@ -292,6 +292,49 @@ Test(wire_calls, a_call_that_is_cancelled_before_its_message_never_reaches_the_m
     pair_stop(&pair);
 }
 
+struct silent_call {
+    const char *address;
+    pthread_t thread;
+};
+
+static void *silent_main(void *arg)
+{
+    const struct silent_call *silent = arg;
+    struct raw_call call = {.path = SUBMIT_EVENT, .leaves_open = true};
+    struct raw_answer answer;
+    raw_run(silent->address, &call, &answer);
+    return NULL;
+}
+
+static bool count_and_let_in(void *context, struct tw_call *call, struct tw_refusal *ret)
+{
+    (void)call;
+    (void)ret;
+    atomic_fetch_add((atomic_int *)context, 1);
+    return true;
+}
+
+Test(wire_calls, clients_that_send_no_message_hold_nobody_up, .timeout = 30)
+{
+    struct pair pair;
+    atomic_int n_accepted = 0;
+    pair_start(&pair, &(struct tw_wire_options){.authorize = count_and_let_in, .context = &n_accepted});
+    struct silent_call silent[16]; /* four times the places of both queues, at least */
+    for (size_t i = 0; i < sizeof silent / sizeof silent[0]; i++) {
+        silent[i].address = pair.address;
+        cr_assert_eq(pthread_create(&silent[i].thread, NULL, silent_main, &silent[i]), 0);
+    }
+    Tradewake__V1__SubmitEventResponse *response = NULL;
+    struct tw_wire_answer answer;
+
+    cr_expect(await_count(&n_accepted, 16), "%d were let in", atomic_load(&n_accepted));
+    cr_expect_eq(submit(&pair, "echo", NULL, 5000, &response, &answer), TW_OK, "%s", answer.message);
+
+    pair_stop(&pair);
+    for (size_t i = 0; i < sizeof silent / sizeof silent[0]; i++)
+        pthread_join(silent[i].thread, NULL);
+}
+
 static void oversize(struct pair *pair, size_t size, struct raw_answer *ret)
 {
     char *bytes = calloc(1, size);

@@ -28,6 +28,7 @@
 
 #define DRAIN_RETRY_NS    TW_NS_PER_S
 #define OVERLOAD_RETRY_NS (100 * TW_NS_PER_MS)
+#define PLACE_HELD_NS     TW_NS_PER_MS /* well above the way from headers to message of one packet */
 
 enum { TRAILERS_MAX = 3 };
 
@@ -294,6 +295,7 @@ static void finish(struct tw_call *call)
     if (call->is_shown && call->method->row->on_finished != NULL)
         call->method->row->on_finished(call, call->is_cancelled);
 
+    assert(!call->is_in_place); /* its message came, or the core's word that none will */
     live_remove(call);
     grpc_byte_buffer_destroy(call->message);
     call->message = NULL;
@@ -424,10 +426,8 @@ static void stream_message_take(struct tw_call *call, grpc_byte_buffer *buffer)
     reading_go_on(call);
 }
 
-static void on_message(struct tw_call *call, bool ok)
+static void message_arrived(struct tw_call *call, grpc_byte_buffer *buffer, bool ok)
 {
-    grpc_byte_buffer *buffer = call->message;
-    call->message = NULL;
     bool is_client_stream = call->method->type->client_streams;
     if (buffer == NULL) {
         /* The core says "end of stream" and "cancelled" the same way. */
@@ -458,6 +458,35 @@ static void on_message(struct tw_call *call, bool ok)
         }
     }
     grpc_byte_buffer_destroy(buffer);
+}
+
+/* A call of one message keeps its place among those that wait in the core until that message is
+ * served, so that a queue accepts no more calls than it is about to serve: the others stay in the
+ * core, where the next free queue finds them. */
+static void place_hold(struct tw_call *call)
+{
+    call->is_in_place = true;
+    wire_queue_timer_set(call->queue, call, call->received_mono_ns + PLACE_HELD_NS);
+}
+
+/* True = its place is free; the caller asks for another call. */
+static bool place_leave(struct tw_call *call)
+{
+    bool was_in_place = call->is_in_place;
+    call->is_in_place = false;
+    if (was_in_place)
+        wire_queue_timer_set(call->queue, call, INT64_MAX);
+    return was_in_place;
+}
+
+static void on_message(struct tw_call *call, bool ok)
+{
+    grpc_byte_buffer *buffer = call->message;
+    call->message = NULL;
+    bool is_place_free = place_leave(call);
+    message_arrived(call, buffer, ok);
+    if (is_place_free)
+        wire_queue_request(call->queue, NULL);
 }
 
 /* ---- The door. ---- */
@@ -517,8 +546,8 @@ static void on_requested(struct tw_call *call, bool ok)
     call->received_wall_ns = tw_wall_ns();
     call->phase = CALL_OPEN;
     live_add(call);
-    wire_queue_request(queue, call->method); /* another waits in its place */
 
+    const struct wire_method *place = call->method;
     if (call->method == NULL) {
         call->method = wire_method_find(queue->server, call->details.method);
         grpc_call_details_destroy(&call->details);
@@ -526,7 +555,12 @@ static void on_requested(struct tw_call *call, bool ok)
     call->deadline_mono_ns = wire_mono_ns(call->details.deadline);
 
     struct tw_refusal refusal;
-    if (!admit(call, &refusal)) {
+    bool is_admitted = admit(call, &refusal);
+    if (is_admitted && place == NULL && !call->method->type->client_streams)
+        place_hold(call);
+    else
+        wire_queue_request(queue, place); /* another waits in its place */
+    if (!is_admitted) {
         refuse(call, &refusal);
         return;
     }
@@ -596,7 +630,9 @@ void wire_call_on_post(struct tw_call *call)
 
 void wire_call_on_timer(struct tw_call *call)
 {
-    if (call->phase == CALL_OPEN && call->method->row->on_timer != NULL)
+    if (place_leave(call)) /* a slow client: others need not wait for it */
+        wire_queue_request(call->queue, NULL);
+    else if (call->phase == CALL_OPEN && call->method->row->on_timer != NULL)
         call->method->row->on_timer(call);
 }
 

@@ -24,9 +24,9 @@
 #include <stdint.h>
 
 #define WIRE_RPC_THREADS_MAX 4u
-/* Calls that wait in the core for a client. The core of Debian searches all outstanding tags of a
- * queue at each completion, so these are few; what comes in between waits in the core. */
-#define WIRE_REQUESTED_PER_QUEUE 16u
+/* Calls that wait in the core for a client: one, so that no queue accepts more than it is about to serve (README.md). What comes in
+ * between waits in the core. */
+#define WIRE_REQUESTED_PER_QUEUE 1u
 #define WIRE_REQUESTED_PER_WATCH 2u
 /* Calls at once per queue; beyond it new ones are refused (OVERLOADED) on their headers. */
 #define WIRE_LIVE_PER_QUEUE_MAX 16384u
@@ -106,6 +106,7 @@ struct tw_call {
     bool is_close_in_finish;
     bool is_closed; /* it has come */
     bool is_cancelled;
+    bool is_in_place;       /* accepted, its only message not yet read; the timer is its own */
     bool has_headers;       /* SEND_INITIAL_METADATA is out, or was */
     bool has_message;       /* at least one has come */
     bool is_half_closed;    /* the client sends nothing more, or we read nothing more */
