@@ -144,7 +144,7 @@ void fix_orders_remove(struct fix_orders *orders, struct fix_order *order)
 static void forget_one(struct fix_orders *orders)
 {
     struct fix_order *order = orders->oldest;
-    while (order != NULL && (!fix_order_is_over(order) || order->owner != NULL))
+    while (order != NULL && (!fix_order_is_over(order) || order->waiting > 0))
         order = order->newer;
     if (order != NULL)
         fix_orders_remove(orders, order);

@@ -58,7 +58,10 @@ struct fix_order {
     int64_t expires_wall_ns;
     int reject_reason;
     char text[TW_BROKER_TEXT_BYTES];
-    void *owner; /* whoever waits for it; the caller's */
+    void *owner;      /* whose it is; the caller's */
+    unsigned waiting; /* calls that wait for it: not forgotten meanwhile; the caller's */
+    uint64_t listed;  /* the last list of working orders that it stood in; the caller's */
+    bool is_told_working; /* the host knows that it works; the caller's */
 
     /* The book's. */
     uint64_t *execs; /* ExecIDs that were taken, hashed */
