@@ -58,6 +58,7 @@ static const struct fix_rule generic_cancel_refused[] = {
 };
 
 static const struct fix_rule generic_unread[] = {
+    {ANY, "ORDER_NOT_FOUND", TW_OUTCOME_NOT_FOUND, R(ALREADY_CLOSED)},
     {1, NULL, TW_OUTCOME_REJECTED, R(BROKER_OTHER)},
     {2, NULL, TW_OUTCOME_REJECTED, R(SYMBOL_NOT_FOUND)},
     {3, NULL, TW_OUTCOME_UNSUPPORTED, R(BROKER_OTHER)},
