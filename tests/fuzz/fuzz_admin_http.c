@@ -25,8 +25,9 @@ static void require_printable(struct http_text text, const char *begin, const ch
 
 static void require_same(const struct http_request *a, const struct http_request *b)
 {
-    require(a->head_bytes == b->head_bytes && a->is_head == b->is_head &&
+    require(a->bytes == b->bytes && a->is_head == b->is_head && a->is_put == b->is_put &&
             a->keeps_alive == b->keeps_alive);
+    require(a->body.size == b->body.size && a->body.at == b->body.at);
     require(a->path.size == b->path.size && memcmp(a->path.at, b->path.at, a->path.size) == 0);
     require(a->query.size == b->query.size && memcmp(a->query.at, b->query.at, a->query.size) == 0);
 }
@@ -43,20 +44,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     switch (http_request_read(bytes, size, &request, &status)) {
     case HTTP_MORE:
-        require(size < HTTP_HEAD_BYTES_MAX);
+        require(size < HTTP_HEAD_BYTES_MAX + HTTP_BODY_BYTES_MAX);
         break;
     case HTTP_REFUSED:
         require(status >= 400 && strcmp(http_status_words(status), "Unknown") != 0);
         break;
     case HTTP_REQUEST:
-        require(request.head_bytes > 0 && request.head_bytes <= size);
-        require(request.head_bytes <= HTTP_HEAD_BYTES_MAX);
-        require_printable(request.path, bytes, bytes + request.head_bytes);
-        require_printable(request.query, bytes, bytes + request.head_bytes);
+        require(request.bytes > 0 && request.bytes <= size);
+        require(request.bytes <= HTTP_HEAD_BYTES_MAX + HTTP_BODY_BYTES_MAX);
+        require(request.body.size <= (request.is_put ? HTTP_BODY_BYTES_MAX : 0u));
+        require(request.body.at + request.body.size == bytes + request.bytes);
+        require_printable(request.path, bytes, request.body.at);
+        require_printable(request.query, bytes, request.body.at);
         require(request.path.size > 0 && request.path.at[0] == '/');
         (void)http_query_has(request.query, "verbose");
-        require(http_request_read(bytes, request.head_bytes - 1, &again, &status) == HTTP_MORE);
-        require(http_request_read(bytes, request.head_bytes, &again, &status) == HTTP_REQUEST);
+        require(http_request_read(bytes, request.bytes - 1, &again, &status) == HTTP_MORE);
+        require(http_request_read(bytes, request.bytes, &again, &status) == HTTP_REQUEST);
         require_same(&request, &again);
         break;
     }

@@ -1,6 +1,7 @@
 /* The admin port over real sockets, and the text of /metrics against a reader that forgives nothing. */
 #include "telemetry_fixture.h"
 
+#include <tradewake/base/log.h>
 #include <tradewake/telemetry/telemetry.h>
 
 #include <tradewake/v1/copies.pb-c.h>
@@ -196,6 +197,59 @@ Test(admin, pages_answer_what_they_are_for)
     cr_expect_eq(answer.status, 200, "alive without being ready");
     get(telemetry, "/metrics", &answer);
     cr_expect_not_null(strstr(answer.body, "\ntradewake_ready 0\n"));
+    tw_telemetry_stop(telemetry);
+}
+
+static void put(const struct tw_telemetry *telemetry, const char *target, const char *body, struct answer *ret)
+{
+    char request[512];
+    int file = client_open(telemetry);
+    snprintf(request, sizeof request, "PUT %s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
+             target, strlen(body), body);
+    client_send(file, request);
+    answer_read(file, false, ret);
+    close(file);
+}
+
+Test(admin, the_log_level_is_read_and_put)
+{
+    static const struct {
+        const char *body;
+        int status;
+        enum tw_log_level level;
+    } rows[] = {
+        {"debug", 200, TW_LOG_DEBUG},      {"level=error", 200, TW_LOG_ERROR}, {"none\r\n", 200, TW_LOG_NONE},
+        {"loud", 400, TW_LOG_NONE},        {"", 400, TW_LOG_NONE},             {"level=", 400, TW_LOG_NONE},
+        {"level=level=warn", 400, TW_LOG_NONE}, {"warn", 200, TW_LOG_WARN},
+    };
+    struct tw_telemetry *telemetry = telemetry_begin();
+    enum tw_log_level before = tw_log_level_get();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        put(telemetry, "/loglevel", rows[i].body, &answer);
+        cr_expect_eq(answer.status, rows[i].status, "%s: %d", rows[i].body, answer.status);
+        cr_expect_eq(tw_log_level_get(), rows[i].level, "%s", rows[i].body);
+    }
+    get(telemetry, "/loglevel", &answer);
+    cr_expect_str_eq(answer.body, "warn\n");
+    put(telemetry, "/metrics", "debug", &answer);
+    cr_expect_eq(answer.status, 405, "%d", answer.status);
+    tw_log_level_set(before);
+    tw_telemetry_stop(telemetry);
+}
+
+/* Two on one connection: the word of the first is not the beginning of the second. */
+Test(admin, what_is_put_is_taken_off_the_connection)
+{
+    struct tw_telemetry *telemetry = telemetry_begin();
+    enum tw_log_level before = tw_log_level_get();
+    int file = client_open(telemetry);
+    client_send(file, "PUT /loglevel HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nerrorGET /loglevel HTTP/1.1\r\nHost: a\r\n\r\n");
+    answer_read(file, false, &answer);
+    cr_expect_str_eq(answer.body, "error\n");
+    answer_read(file, false, &answer);
+    cr_expect_str_eq(answer.body, "error\n");
+    close(file);
+    tw_log_level_set(before);
     tw_telemetry_stop(telemetry);
 }
 

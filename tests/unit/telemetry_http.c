@@ -78,6 +78,15 @@ static const struct row rows[] = {
      NULL, 0, 0},
     {"a body", "GET / HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc", HTTP_REFUSED, 413, NULL,
      NULL, 0, 0},
+    {"a word to put", "PUT /loglevel HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\ndebug", HTTP_REQUEST, 0,
+     "/loglevel", "", false, true},
+    {"a word that has not come yet", "PUT /loglevel HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\ndebu", HTTP_MORE, 0,
+     NULL, NULL, false, false},
+    {"more than a word to put", "PUT /loglevel HTTP/1.1\r\n" HOST "Content-Length: 65\r\n\r\n", HTTP_REFUSED, 413, NULL,
+     NULL, 0, 0},
+    {"a length beyond every number", "PUT / HTTP/1.1\r\n" HOST "Content-Length: 99999999999999999999999999\r\n\r\n",
+     HTTP_REFUSED, 413, NULL, NULL, 0, 0},
+    {"a posted body", "POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\ndebug", HTTP_REFUSED, 413, NULL, NULL, 0, 0},
     {"two lengths", "GET / HTTP/1.1\r\n" HOST "Content-Length: 0\r\nContent-Length: 0\r\n\r\n",
      HTTP_REFUSED, 400, NULL, NULL, 0, 0},
     {"a length with a sign", "GET / HTTP/1.1\r\n" HOST "Content-Length: +0\r\n\r\n", HTTP_REFUSED,
@@ -128,10 +137,10 @@ Test(http_request, a_request_is_whole_with_its_last_byte)
         if (http_request_read(rows[i].bytes, strlen(rows[i].bytes), &request, &status) !=
             HTTP_REQUEST)
             continue;
-        for (size_t size = 0; size < request.head_bytes; size++)
+        for (size_t size = 0; size < request.bytes; size++)
             cr_expect_eq(http_request_read(rows[i].bytes, size, &again, &status), HTTP_MORE,
                          "%s: %zu bytes", rows[i].name, size);
-        cr_expect_eq(http_request_read(rows[i].bytes, request.head_bytes, &again, &status),
+        cr_expect_eq(http_request_read(rows[i].bytes, request.bytes, &again, &status),
                      HTTP_REQUEST, "%s", rows[i].name);
     }
 }

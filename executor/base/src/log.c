@@ -36,6 +36,11 @@ bool tw_log_level_parse(const char *word, enum tw_log_level *ret)
     return false;
 }
 
+const char *tw_log_level_word(enum tw_log_level level)
+{
+    return level_words[level];
+}
+
 void tw_log_json_set(bool is_json)
 {
     atomic_store_explicit(&json_now, is_json, memory_order_relaxed);

@@ -7,10 +7,13 @@
 
 #include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
+#include <tradewake/base/log.h>
 #include <tradewake/executor/reactor.h>
 
 #include <assert.h>
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +50,7 @@ struct connection {
     struct http_request request; /* points into `in` */
     bool closes;                 /* after this answer */
     size_t in_bytes;
-    char in[HTTP_HEAD_BYTES_MAX];
+    char in[HTTP_HEAD_BYTES_MAX + HTTP_BODY_BYTES_MAX];
 
     uv_write_t write;
     uv_shutdown_t shutdown;
@@ -168,8 +171,8 @@ static void on_written(uv_write_t *write, int failed)
         return;
     }
 
-    connection->in_bytes -= connection->request.head_bytes;
-    memmove(connection->in, connection->in + connection->request.head_bytes, connection->in_bytes);
+    connection->in_bytes -= connection->request.bytes;
+    memmove(connection->in, connection->in + connection->request.bytes, connection->in_bytes);
     connection->state = READING;
     deadline_set(connection, IDLE_MS);
     connection_read(connection);
@@ -272,7 +275,9 @@ static void index_page(struct connection *connection)
              "<li><a href=\"/livez\">/livez</a>: 200 while the process works\n"
              "<li><a href=\"/readyz\">/readyz</a>: 200 while it takes events; "
              "<a href=\"/readyz?verbose\">?verbose</a> lists the checks\n"
-             "<li><a href=\"/metrics\">/metrics</a>: for Prometheus\n</ul>\n</html>\n",
+             "<li><a href=\"/metrics\">/metrics</a>: for Prometheus\n"
+             "<li><a href=\"/loglevel\">/loglevel</a>: what is logged; PUT changes it, from this machine alone\n"
+             "</ul>\n</html>\n",
              options->version);
     connection_answer(connection, &answer);
 }
@@ -333,25 +338,99 @@ static void on_answered(struct tw_task *task)
     connection_answer(connection, &answer);
 }
 
+/* ---- What may be changed. ---- */
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (address->sa_family != AF_INET6)
+        return false;
+    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(in6) || (IN6_IS_ADDR_V4MAPPED(in6) && in6->s6_addr[12] == IN_LOOPBACKNET);
+}
+
+static bool is_from_here(struct connection *connection)
+{
+    struct sockaddr_storage peer;
+    int size = sizeof peer;
+    return uv_tcp_getpeername(&connection->tcp, (struct sockaddr *)&peer, &size) == 0 &&
+           is_loopback((const struct sockaddr *)&peer);
+}
+
+/* "debug", or "level=debug" as forms have it; with or without the end of a line. */
+static bool level_read(struct http_text body, enum tw_log_level *ret)
+{
+    static const char key[] = "level=";
+    char word[HTTP_BODY_BYTES_MAX + 1u];
+    memcpy(word, body.at, body.size);
+    word[body.size] = '\0';
+    word[strcspn(word, "\r\n")] = '\0';
+    return tw_log_level_parse(word + (strncmp(word, key, sizeof key - 1) == 0 ? sizeof key - 1 : 0u), ret);
+}
+
+/* Told while both levels let it through, so that a log says why it falls silent. */
+static void level_set(enum tw_log_level level)
+{
+    enum tw_log_level before = tw_log_level_get();
+    if (level < before)
+        tw_log_level_set(level);
+    tw_log(TW_LOG_WARN, "log.level", "level=%s before=%s by=admin", tw_log_level_word(level), tw_log_level_word(before));
+    tw_log_level_set(level);
+}
+
+static void level_put(struct connection *connection)
+{
+    struct answer answer = {.status = 200};
+    enum tw_log_level level;
+    if (!is_from_here(connection)) {
+        answer.status = 403;
+        text_add(&answer.body, "the level is changed from the machine itself: 127.0.0.1 or ::1\n");
+    } else if (!level_read(connection->request.body, &level)) {
+        answer.status = 400;
+        text_add(&answer.body, "expected debug, info, warn, error or none\n");
+    } else {
+        level_set(level);
+        text_add(&answer.body, "%s\n", tw_log_level_word(level));
+    }
+    connection_answer(connection, &answer);
+}
+
+static void level_page(struct connection *connection)
+{
+    struct answer answer = {.status = 200};
+    text_add(&answer.body, "%s\n", tw_log_level_word(tw_log_level_get()));
+    connection_answer(connection, &answer);
+}
+
 static void connection_dispatch(struct connection *connection)
 {
     static const struct {
         const char *path;
         void (*answer)(struct connection *connection);
+        void (*put)(struct connection *connection); /* NULL = nothing to change */
     } pages[] = {
-        {"/", index_page},
-        {"/livez", live_page},
-        {"/readyz", ready_page},
-        {"/metrics", metrics_page},
+        {"/", index_page, NULL},
+        {"/livez", live_page, NULL},
+        {"/readyz", ready_page, NULL},
+        {"/metrics", metrics_page, NULL},
+        {"/loglevel", level_page, level_put},
     };
-    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
-        if (http_text_is(connection->request.path, pages[i].path)) {
-            pages[i].answer(connection);
+    struct answer answer = {.status = 404};
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        if (!http_text_is(connection->request.path, pages[i].path))
+            continue;
+        bool is_put = connection->request.is_put;
+        if (!is_put || pages[i].put != NULL) {
+            (is_put ? pages[i].put : pages[i].answer)(connection);
             return;
         }
-
-    struct answer answer = {.status = 404};
-    text_add(&answer.body, "There are /, /livez, /readyz and /metrics here.\n");
+        answer.status = 405;
+        text_add(&answer.body, "There is nothing to change here.\n");
+        connection_answer(connection, &answer);
+        return;
+    }
+    text_add(&answer.body, "There are /, /livez, /readyz, /metrics and /loglevel here.\n");
     connection_answer(connection, &answer);
 }
 
@@ -368,7 +447,7 @@ static void on_room_wanted(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_
 /* Serves the request at the beginning of what has been read, if it is whole. */
 static void connection_serve(struct connection *connection)
 {
-    static const char refused[] = "GET or HEAD, without a body, in at most 8 KiB, please";
+    static const char refused[] = "GET or HEAD without a body, or PUT with a word, in at most 8 KiB, please";
     int status;
 
     switch (

@@ -6,8 +6,9 @@
 /* What the fields of one head have told so far. */
 struct head {
     int minor; /* of the version */
-    bool is_get, is_head;
+    bool is_get, is_head, is_put;
     unsigned hosts, lengths;
+    size_t body_bytes; /* above HTTP_BODY_BYTES_MAX: too many */
     bool says_close, says_keep_alive;
     struct http_request request;
 };
@@ -108,7 +109,8 @@ static int read_request_line(struct http_text line, struct head *head)
         return status;
     head->is_get = http_text_is(method, "GET");
     head->is_head = http_text_is(method, "HEAD");
-    if (!head->is_get && !head->is_head)
+    head->is_put = http_text_is(method, "PUT");
+    if (!head->is_get && !head->is_head && !head->is_put)
         return 0; /* 405, unless something is worse; its target may have another form */
     return read_target(target, head);
 }
@@ -117,15 +119,13 @@ static int read_request_line(struct http_text line, struct head *head)
 
 static int read_length(struct http_text value, struct head *head)
 {
-    size_t zeros = 0;
     for (size_t i = 0; i < value.size; i++) {
         if (value.at[i] < '0' || value.at[i] > '9')
             return 400;
-        zeros += value.at[i] == '0';
+        if (head->body_bytes <= HTTP_BODY_BYTES_MAX)
+            head->body_bytes = 10u * head->body_bytes + (size_t)(value.at[i] - '0');
     }
-    if (value.size == 0 || ++head->lengths > 1)
-        return 400;
-    return zeros == value.size ? 0 : 413;
+    return value.size == 0 || ++head->lengths > 1 ? 400 : 0;
 }
 
 static void read_connection(struct http_text value, struct head *head)
@@ -197,7 +197,9 @@ static int read_head(struct http_text lines, struct head *head)
     }
     if (head->minor >= 1 && head->hosts == 0)
         return 400;
-    return head->is_get || head->is_head ? 0 : 405;
+    if (head->body_bytes > (head->is_put ? HTTP_BODY_BYTES_MAX : 0u))
+        return 413;
+    return head->is_get || head->is_head || head->is_put ? 0 : 405;
 }
 
 enum http_verdict http_request_read(const char *bytes, size_t size,
@@ -222,8 +224,12 @@ enum http_verdict http_request_read(const char *bytes, size_t size,
         return HTTP_REFUSED;
     }
 
-    head.request.head_bytes = end;
+    if (size - end < head.body_bytes)
+        return HTTP_MORE;
+    head.request.body = (struct http_text){bytes + end, head.body_bytes};
+    head.request.bytes = end + head.body_bytes;
     head.request.is_head = head.is_head;
+    head.request.is_put = head.is_put;
     head.request.keeps_alive = !head.says_close && (head.minor >= 1 || head.says_keep_alive);
     *ret_request = head.request;
     return HTTP_REQUEST;
@@ -251,6 +257,7 @@ const char *http_status_words(int status)
     } rows[] = {
         {200, "OK"},
         {400, "Bad Request"},
+        {403, "Forbidden"},
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {413, "Content Too Large"},

@@ -1,7 +1,7 @@
 /* http_request.h - the head of an HTTP/1.x request, as a pure function of its bytes.
  *
- * What the admin port needs and no more: GET and HEAD, no bodies, strict about everything by which two
- * readers of the same bytes could come to differ (RFC 9112). */
+ * What the admin port needs and no more: GET and HEAD without a body, PUT with a word in it, strict about everything
+ * by which two readers of the same bytes could come to differ (RFC 9112). */
 #ifndef TELEMETRY_HTTP_REQUEST_H
 #define TELEMETRY_HTTP_REQUEST_H
 
@@ -10,6 +10,7 @@
 
 #define HTTP_HEAD_BYTES_MAX 8192u /* what kubelets, browsers and Prometheus send is below 1 KiB */
 #define HTTP_FIELDS_MAX     100u
+#define HTTP_BODY_BYTES_MAX 64u /* of a PUT: one word */
 
 struct http_text { /* points into the bytes that were read */
     const char *at;
@@ -19,8 +20,10 @@ struct http_text { /* points into the bytes that were read */
 struct http_request {
     struct http_text path;  /* "/readyz"; as sent, not decoded */
     struct http_text query; /* "verbose"; without the question mark */
-    size_t head_bytes;      /* of this request; the next one begins behind them */
+    struct http_text body;  /* of a PUT; empty with the others */
+    size_t bytes;           /* of this request, head and body; the next one begins behind them */
     bool is_head;           /* HEAD: the answer has no body */
+    bool is_put;
     bool keeps_alive;       /* the client may send another one */
 };
 

@@ -21,8 +21,9 @@ enum tw_log_level tw_log_level_get(void);
 
 /* "debug", "info", "warn", "error", "none"; false for another word, with *ret untouched. */
 bool tw_log_level_parse(const char *word, enum tw_log_level *ret);
+const char *tw_log_level_word(enum tw_log_level level); /* static */
 
-/* JSON lines instead of text. Set before threads start. */
+/* JSON lines instead of text. Thread: any, at any time. */
 void tw_log_json_set(bool is_json);
 
 /* event: a stable name, "order.unknown". format: key=value pairs separated by single spaces, a value
