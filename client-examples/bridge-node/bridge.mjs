@@ -59,10 +59,10 @@ class Journal {
     this.attempts.set(`${account} ${id}`, Math.max(attempt, this.attempts.get(`${account} ${id}`) ?? 0));
   }
 
-  /** True: it is new, and now written down. */
-  begin(key) {
+  /** True: it is new, and now written down. trace: the W3C traceparent that came with it, for spans of our own; '' = none. */
+  begin(key, trace = '') {
     if (this.answers.has(key.join(' '))) return false;
-    this.lines.write({ key });
+    this.lines.write({ key, trace });
     this.#keep(key);
     this.running.add(key.join(' '));
     return true;
@@ -153,12 +153,12 @@ async function carryOut(account, request) {
   }
 }
 
-async function execute(session, request) {
+async function execute(session, request, metadata) {
   const key = [session.key, request.client_order_id, request.attempt];
   if (request.deadline && Date.now() >= milliseconds(request.deadline)) {
     return { status: status('OUTCOME_REJECTED', 'REASON_TIMEOUT', { not_sent: true }) };
   }
-  if (!journal.begin(key)) {
+  if (!journal.begin(key, String(metadata?.get('traceparent')[0] ?? ''))) {
     const answer = journal.answers.get(key.join(' '));
     return { ...(answer ?? { status: status('OUTCOME_AMBIGUOUS') }), repeated_answer: true };
   }
@@ -201,10 +201,10 @@ function snapshot({ account, updates }) {
 
 const refuse = (error) => Object.assign(new Error(error), { code: grpc.status.FAILED_PRECONDITION });
 /** @param {(session: any, request: any) => any} act */
-const unary = (act) => async ({ request }, answer) => {
+const unary = (act) => async ({ request, metadata }, answer) => {
   const session = sessions.get(request.session_id);
   if (session === undefined) return answer(refuse('no such session: OpenSession first'));
-  return answer(null, await act(session, request));
+  return answer(null, await act(session, request, metadata));
 };
 
 const service = {

@@ -92,12 +92,13 @@ class Journal:
         account, client_order_id, attempt = key
         self.attempts[account, client_order_id] = max(attempt, self.attempts.get((account, client_order_id), 0))
 
-    def begin(self, key):
-        """True: it is new, and now written down. False: it was begun before."""
+    def begin(self, key, trace=""):
+        """True: it is new, and now written down. False: it was begun before. trace: the W3C traceparent that came with it,
+        so that this bridge's own spans can be found again; "" = none."""
         with self.lock:
             if key in self.answers:
                 return False
-            os.write(self.file, (json.dumps({"key": key}) + "\n").encode())
+            os.write(self.file, (json.dumps({"key": key, "trace": trace}) + "\n").encode())
             self._keep(key, None)
             self.running.add(key)
             return True
@@ -221,7 +222,8 @@ class Bridge(pb_grpc.BrokerAdapterServiceServicer):
         key = (session.key, request.client_order_id, request.attempt)
         if request.HasField("deadline") and time.time() >= request.deadline.ToMicroseconds() / 1e6:
             return pb.ExecuteResponse(status=status(pb.OUTCOME_REJECTED, types.REASON_TIMEOUT, not_sent=True))
-        if not self.journal.begin(key) and self.plant != "repeat":
+        trace = dict(context.invocation_metadata()).get("traceparent", "")
+        if not self.journal.begin(key, trace) and self.plant != "repeat":
             return self._repeat(session, key)
         response = None
         try:

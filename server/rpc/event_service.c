@@ -1,6 +1,7 @@
 /* event_service.c - tradewake.v1.EventService. */
 #include "readers.h"
 #include "services.h"
+#include "trace.h"
 
 #include <tradewake/base/clock.h>
 #include <tradewake/base/limits.h>
@@ -117,33 +118,22 @@ static Tradewake__V1__SubmitEventResponse *answer_message(const struct answer *a
 
 /* ---- From the request to the engine ---- */
 
-/* The trace id of a W3C traceparent, "00-<32 hex>-<16 hex>-<2 hex>"; "" when there is none. */
-static void trace_id_read(struct tw_call *call, char ret[33])
-{
-    const char *parent = tw_call_metadata(call, "traceparent");
-    ret[0] = '\0';
-    if (parent == NULL || strlen(parent) < 55 || parent[2] != '-' || parent[35] != '-' ||
-        strspn(parent + 3, "0123456789abcdef") != 32)
-        return;
-    memcpy(ret, parent + 3, 32);
-    ret[32] = '\0';
-}
-
 static bool submit(struct tw_call *call, const Tradewake__V1__TradeEvent *message, struct answer *ret,
                    struct tw_refusal *refusal)
 {
     struct tw_event event;
-    char trace_id[33];
+    struct tw_trace_context trace;
     int64_t received_wall_ns = tw_call_received_wall_ns(call);
     if (!tw_event_read(message, received_wall_ns, &event, refusal))
         return false;
-    trace_id_read(call, trace_id);
+    (void)tw_trace_context_read(tw_call_metadata(call, "traceparent"), &trace);
     const struct tw_submission submission = {
         .event = &event,
         .message = message,
         .received_mono_ns = tw_call_received_mono_ns(call),
         .received_wall_ns = received_wall_ns,
-        .trace_id = trace_id,
+        .trace_id = trace.id,
+        .traceparent = trace.parent,
     };
     struct tw_submitted submitted;
     if (!tw_engine_submit(tw_services_engine(), &submission, &submitted, refusal))

@@ -2,6 +2,7 @@
 
 #include "audit.h"
 #include "fields.h"
+#include "trace.h"
 
 #include <tradewake/base/clock.h>
 #include <tradewake/base/log.h>
@@ -22,12 +23,23 @@ void tw_gate_open(struct tw_access *access)
 
 static struct tw_log_pace pace;
 
+/* " trace=ID" of the call, or "". */
+static const char *trace_words(const struct tw_call *call, char text[8 + TW_TRACE_ID_BYTES])
+{
+    struct tw_trace_context trace;
+    text[0] = '\0';
+    if (tw_trace_context_read(tw_call_metadata(call, "traceparent"), &trace))
+        snprintf(text, 8 + TW_TRACE_ID_BYTES, " trace=%s", trace.id);
+    return text;
+}
+
 static bool refuse_stranger(struct tw_call *call, const ProtobufCMessage *request, const char *why, struct tw_refusal *ret)
 {
     tw_audit_refused(call, "", request, REFUSAL(UNAUTHENTICATED), why);
+    char trace[8 + TW_TRACE_ID_BYTES];
     if (tw_log_paced(&pace, "access.refused"))
-        tw_log(TW_LOG_WARN, "access.refused", "who=unknown method=%s peer=%s why=\"%s\"", tw_call_path(call),
-               tw_call_peer(call), why);
+        tw_log(TW_LOG_WARN, "access.refused", "who=unknown method=%s peer=%s why=\"%s\"%s", tw_call_path(call),
+               tw_call_peer(call), why, trace_words(call, trace));
     return tw_refuse(ret, REFUSAL(UNAUTHENTICATED), NULL, "who calls is not known here: a valid token or certificate is needed");
 }
 
@@ -35,9 +47,11 @@ static bool refuse_known(struct tw_call *call, const struct tw_identity *caller,
                          const struct tw_access_objects *objects, struct tw_refusal *ret)
 {
     tw_audit_refused(call, tw_identity_name(caller), request, REFUSAL(PERMISSION_DENIED), "no right");
+    char trace[8 + TW_TRACE_ID_BYTES];
     if (tw_log_paced(&pace, "access.refused"))
-        tw_log(TW_LOG_WARN, "access.refused", "who=%s method=%s peer=%s master=%s follower=%s why=\"no right\"",
-               tw_identity_name(caller), tw_call_path(call), tw_call_peer(call), objects->master_id, objects->follower_id);
+        tw_log(TW_LOG_WARN, "access.refused", "who=%s method=%s peer=%s master=%s follower=%s why=\"no right\"%s",
+               tw_identity_name(caller), tw_call_path(call), tw_call_peer(call), objects->master_id, objects->follower_id,
+               trace_words(call, trace));
     return tw_refuse(ret, REFUSAL(PERMISSION_DENIED), NULL, "this caller may not do that, or not with this master or follower");
 }
 

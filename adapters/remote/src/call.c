@@ -100,8 +100,8 @@ static tw_status execute_send(struct flight *flight, char *session_id, int64_t n
     int64_t deadline_wall_ns = tw_wall_ns() + (flight->limit_mono_ns - now_mono_ns);
     remote_execute_message_fill(&flight->call->order, session_id, deadline_wall_ns, atomic_load(&session->bridge->comment_max),
                          &message);
-    return tw_wire_call_begin(session->bridge->channel, METHOD("Execute"), &message.request.base, flight->limit_mono_ns,
-                              on_answer, flight, NULL, error);
+    return tw_wire_call_begin_traced(session->bridge->channel, METHOD("Execute"), &message.request.base, flight->limit_mono_ns,
+                                     flight->call->traceparent, on_answer, flight, NULL, error);
 }
 
 static tw_status lookup_send(struct flight *flight, char *session_id, struct tw_error *error)
@@ -111,8 +111,8 @@ static tw_status lookup_send(struct flight *flight, char *session_id, struct tw_
     request.session_id = session_id;
     request.client_order_id = flight->call->order.client_order_id;
     request.symbol = flight->call->order.symbol;
-    return tw_wire_call_begin(flight->session->bridge->channel, METHOD("Lookup"), &request.base, flight->limit_mono_ns,
-                              on_answer, flight, NULL, error);
+    return tw_wire_call_begin_traced(flight->session->bridge->channel, METHOD("Lookup"), &request.base, flight->limit_mono_ns,
+                                     flight->call->traceparent, on_answer, flight, NULL, error);
 }
 
 static tw_status snapshot_send(struct flight *flight, char *session_id, struct tw_error *error)

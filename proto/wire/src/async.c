@@ -135,9 +135,9 @@ static void line_leave(struct tw_wire_line *line)
     pthread_mutex_unlock(&line->mutex);
 }
 
-tw_status tw_wire_call_begin(struct tw_wire_channel *channel, const char *path, const ProtobufCMessage *request,
-                             int64_t deadline_mono_ns, tw_wire_done_fn *done, void *context,
-                             struct tw_wire_pending **ret_pending, struct tw_error *error)
+tw_status tw_wire_call_begin_traced(struct tw_wire_channel *channel, const char *path, const ProtobufCMessage *request,
+                                    int64_t deadline_mono_ns, const char *traceparent, tw_wire_done_fn *done, void *context,
+                                    struct tw_wire_pending **ret_pending, struct tw_error *error)
 {
     struct tw_wire_pending *pending;
     tw_status status = pending_new(channel, path, request, false, deadline_mono_ns, &pending, error);
@@ -151,8 +151,11 @@ tw_status tw_wire_call_begin(struct tw_wire_channel *channel, const char *path, 
     if (ret_pending != NULL)
         *ret_pending = pending;
     grpc_byte_buffer *sent = wire_buffer_pack(request, protobuf_c_message_get_packed_size(request));
+    bool is_traced = traceparent != NULL && traceparent[0] != '\0';
+    grpc_metadata trace = {.key = grpc_slice_from_static_string("traceparent"),
+                           .value = grpc_slice_from_copied_string(is_traced ? traceparent : "")};
     const grpc_op ops[] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA},
+        {.op = GRPC_OP_SEND_INITIAL_METADATA, .data.send_initial_metadata = {.count = is_traced, .metadata = &trace}},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = sent},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         wire_headers_op(&pending->ending),
@@ -162,7 +165,15 @@ tw_status tw_wire_call_begin(struct tw_wire_channel *channel, const char *path, 
     batch_start(pending, ops, sizeof ops / sizeof ops[0], PART_STATUS);
     line_leave(channel->line); /* nothing of it is ours any more */
     grpc_byte_buffer_destroy(sent);
+    grpc_slice_unref(trace.value); /* the core has its own */
     return TW_OK;
+}
+
+tw_status tw_wire_call_begin(struct tw_wire_channel *channel, const char *path, const ProtobufCMessage *request,
+                             int64_t deadline_mono_ns, tw_wire_done_fn *done, void *context,
+                             struct tw_wire_pending **ret_pending, struct tw_error *error)
+{
+    return tw_wire_call_begin_traced(channel, path, request, deadline_mono_ns, NULL, done, context, ret_pending, error);
 }
 
 static void read_begin(struct tw_wire_pending *pending)

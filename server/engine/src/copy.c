@@ -142,6 +142,7 @@ static enum gate take_off(struct tw_copy *copy, struct flight *flight)
     flight->is_probe = false;
     flight->call.ack = (struct tw_ack){0};
     flight->call.snapshot = NULL;
+    flight->call.traceparent = copy->record->traceparent;
     memset(order, 0, sizeof *order);
     int64_t now_mono_ns = tw_mono_ns(), now_wall_ns = tw_wall_ns();
     copy_order_id(copy, copy->order_leg, copy->id_attempt, order->client_order_id); /* a microsecond: not under the lock */

@@ -348,6 +348,7 @@ struct tw_record {
     char subject_id[TW_ID_BYTES]; /* the position or order, as the event names it */
     char symbol[TW_SYMBOL_BYTES];
     char trace_id[33];
+    char traceparent[56]; /* for bridges; of this run alone: a start knows the trace's id, and no more */
     bool sequence_gap;
     uint64_t expected_sequence;
     tw_decimal volume; /* of the master, for an opening; 0 = it names none */

@@ -215,7 +215,9 @@ bool tw_engine_copy_resolve(struct tw_engine *engine, struct tw_copy *copy,
         subject = subject_of(copy);
         return refuse_not_unknown(copy, &subject, refusal);
     }
-    tw_log(TW_LOG_WARN, "copy.resolved", "copy=%s follower=%s state=%s", copy->id, copy->subscription->slot->id,
-           request->state == STATE(DONE) ? "DONE" : request->state == STATE(PARTIAL) ? "PARTIAL" : "REJECTED");
+    const char *trace_id = copy->record->trace_id;
+    tw_log(TW_LOG_WARN, "copy.resolved", "copy=%s follower=%s state=%s%s%s", copy->id, copy->subscription->slot->id,
+           request->state == STATE(DONE) ? "DONE" : request->state == STATE(PARTIAL) ? "PARTIAL" : "REJECTED",
+           trace_id[0] != '\0' ? " trace=" : "", trace_id);
     return true;
 }

@@ -1308,6 +1308,8 @@ static bool record_fill(struct tw_record *record, const struct tw_submission *su
     snprintf(record->subject_id, sizeof record->subject_id, "%s", tw_event_subject_id(event));
     snprintf(record->symbol, sizeof record->symbol, "%s", event->symbol);
     snprintf(record->trace_id, sizeof record->trace_id, "%s", submission->trace_id);
+    if (submission->traceparent != NULL)
+        snprintf(record->traceparent, sizeof record->traceparent, "%s", submission->traceparent);
     record->volume = event->volume > 0 ? event->volume : 0;
     record->packed_bytes = tradewake__v1__trade_event__get_packed_size(submission->message);
     record->packed = malloc(record->packed_bytes + 1);

@@ -44,6 +44,9 @@ struct tw_adapter_call {
     int64_t deadline_mono_ns; /* not to be sent after this instant; answered by then or AMBIGUOUS */
     struct tw_ack ack;        /* zeroed by the caller, filled in by the adapter; execute and lookup */
     struct tw_snapshot *snapshot; /* snapshot: zeroed by the caller, filled in */
+    /* The trace that the event came with (W3C Trace Context), as its sender wrote it, for who is called in turn.
+     * NULL or "" = none; stays until the answer. An adapter that has no place for it leaves it out. */
+    const char *traceparent;
 
     /* Non-blocking sessions: called by the adapter exactly once per call, on the reactor, possibly
      * before execute() returns; nothing of the call is touched afterwards. Not called for blocking

@@ -54,6 +54,12 @@ TW_MUST_CHECK tw_status tw_wire_call_begin(struct tw_wire_channel *channel, cons
                                            tw_wire_done_fn *done, void *context,
                                            struct tw_wire_pending **ret_pending, struct tw_error *error);
 
+/* The same, with the metadata `traceparent`; NULL or "" = without. It is copied. */
+TW_MUST_CHECK tw_status tw_wire_call_begin_traced(struct tw_wire_channel *channel, const char *path,
+                                                  const ProtobufCMessage *request, int64_t deadline_mono_ns,
+                                                  const char *traceparent, tw_wire_done_fn *done, void *context,
+                                                  struct tw_wire_pending **ret_pending, struct tw_error *error);
+
 struct tw_wire_watch {
     /* One message. False: the next one is not read before tw_wire_watch_read_on(). Thread: the line's. */
     bool (*on_message)(void *context, const ProtobufCMessage *message);

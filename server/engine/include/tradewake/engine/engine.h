@@ -120,7 +120,8 @@ struct tw_submission {
     const struct tw_event *event;
     const Tradewake__V1__TradeEvent *message; /* kept as received, for GetEvent */
     int64_t received_mono_ns, received_wall_ns;
-    const char *trace_id; /* 32 hex digits, or "" */
+    const char *trace_id;    /* 32 hex digits, or "" */
+    const char *traceparent; /* what it was read from, "00-..." of 55 characters; NULL or "" = none */
 };
 
 struct tw_submitted {
