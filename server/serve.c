@@ -54,8 +54,8 @@
 #define CALLS_END_NS_MAX (3 * TW_NS_PER_S) /* a paper call answers within 2 s, or says that it cannot */
 
 struct server {
-    const struct tw_settings *settings;
-    bool is_dev;
+    struct tw_settings *settings;
+    const struct tw_cli_serving *serving;
     struct tw_executor *executor;
     struct tw_reactor *reactor;
     struct tw_telemetry *telemetry;
@@ -493,13 +493,14 @@ static void log_start(const struct server *server)
     else
         snprintf(listen, sizeof listen, "%.*s:%d", (int)(colon - settings->listen), settings->listen,
                  tw_wire_server_port(server->wire));
+    char admin[TW_VALUE_TEXT_BYTES + 16] = "";
     int admin_port = tw_telemetry_admin_port(server->telemetry);
     const char *admin_colon = strrchr(settings->admin, ':');
-    if (admin_port == 0 || admin_colon == NULL)
-        tw_log(TW_LOG_INFO, "server.listening", "listen=%s admin=off", listen);
-    else
-        tw_log(TW_LOG_INFO, "server.listening", "listen=%s admin=%.*s:%d", listen,
-               (int)(admin_colon - settings->admin), settings->admin, admin_port);
+    if (admin_port != 0 && admin_colon != NULL)
+        snprintf(admin, sizeof admin, "%.*s:%d", (int)(admin_colon - settings->admin), settings->admin, admin_port);
+    tw_log(TW_LOG_INFO, "server.listening", "listen=%s admin=%s", listen, admin[0] != '\0' ? admin : "off");
+    if (server->serving->on_listening != NULL)
+        server->serving->on_listening(server->serving->context, listen, admin);
 }
 
 /* ---- Stop ---- */
@@ -594,7 +595,7 @@ static tw_status server_open(struct server *server, struct tw_error *error)
         status = adapters_open(server, error);
     if (status == TW_OK)
         status = engine_open(server, error);
-    if (status == TW_OK && server->is_dev)
+    if (status == TW_OK && server->serving->is_dev)
         status = dev_fleet(server, error);
     if (status == TW_OK)
         status = access_open(server, error);
@@ -625,6 +626,42 @@ static void stamps_take(const struct tw_settings *settings, struct stamp ret[STA
             ret[i].size = found.st_size;
             ret[i].changed = found.st_mtim;
         }
+}
+
+static void log_settings_apply(const struct tw_settings *settings)
+{
+    tw_log_level_set(settings->log_level);
+    tw_log_json_set(settings->log_format == TW_LOG_FORMAT_JSON);
+}
+
+static void setting_told(void *context, const char *name, const char *before, const char *now, bool is_taken)
+{
+    (void)context;
+    if (is_taken)
+        tw_log(TW_LOG_INFO, "config.changed", "setting=%s before=\"%s\" now=\"%s\"", name, before, now);
+    else
+        tw_log(TW_LOG_WARN, "config.waits", "setting=%s before=\"%s\" file=\"%s\" do=\"takes effect with a restart\"", name, before, now);
+}
+
+/* A configuration with anything wrong in it changes nothing at all. */
+static void config_reload(struct server *server)
+{
+    static struct tw_settings fresh;
+    static struct tw_config_report report; /* both too large for a stack that may be small */
+    if (server->serving->sources == NULL)
+        return;
+    tw_status status = tw_settings_load(server->serving->sources, &fresh, &report);
+    uint32_t kept = report.n < TW_CONFIG_PROBLEMS_MAX ? report.n : TW_CONFIG_PROBLEMS_MAX;
+    for (uint32_t i = 0; i < kept; i++)
+        tw_log(report.problems[i].is_warning ? TW_LOG_WARN : TW_LOG_ERROR,
+               report.problems[i].is_warning ? "config.warning" : "config.refused", "keeps=the_one_before why=\"%s\"",
+               report.problems[i].text);
+    if (status != TW_OK)
+        return;
+    tw_settings_take_over(server->settings, &fresh, setting_told, NULL);
+    tw_readers_limits_set(server->settings->streams_hopeless_after_ns, server->settings->streams_watchers_max);
+    log_settings_apply(server->settings); /* also what PUT /loglevel has changed */
+    tw_log(TW_LOG_INFO, "config.reloaded", "file=%s", fresh.config_path[0] != '\0' ? fresh.config_path : "none");
 }
 
 static void reload(struct server *server)
@@ -687,23 +724,27 @@ static int run(struct server *server, const sigset_t *signals)
         if (is_listener_dead(server))
             return 0;
         stamps_take(server->settings, now);
+        if (number == SIGHUP)
+            config_reload(server);
         if (number == SIGHUP || memcmp(known, now, sizeof now) != 0)
             reload(server);
         memcpy(known, now, sizeof now);
         if (is_watched)
             tw_notify(TW_NOTIFY_ALIVE);
+        if (server->serving->on_second != NULL)
+            server->serving->on_second(server->serving->context);
         if (server->access != NULL)
             tw_wire_server_look_again(server->wire);
     }
 }
 
-int tw_serve(const struct tw_settings *settings, bool is_dev)
+int tw_serve(const struct tw_cli_serving *serving)
 {
-    struct server server = {.settings = settings, .is_dev = is_dev, .state_lock = -1, .listener = {.spare = -1, .question = -1, .is_answering = true}};
+    struct tw_settings *settings = serving->settings;
+    struct server server = {.settings = settings, .serving = serving, .state_lock = -1, .listener = {.spare = -1, .question = -1, .is_answering = true}};
     struct tw_error error = {{0}};
     sigset_t signals;
-    tw_log_level_set(settings->log_level);
-    tw_log_json_set(settings->log_format == TW_LOG_FORMAT_JSON);
+    log_settings_apply(settings);
     signals_block(&signals);
     signal(SIGALRM, on_alarm);
     descriptors_raise();
@@ -720,6 +761,8 @@ int tw_serve(const struct tw_settings *settings, bool is_dev)
     tw_notify("READY=1");
     int number = run(&server, &signals); /* 0: the listener is dead */
     tw_notify("STOPPING=1");
+    if (serving->on_end != NULL)
+        serving->on_end(serving->context);
     drain(&server, &signals);
     listener_clear(&server.listener);
     server_close(&server);

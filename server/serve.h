@@ -6,11 +6,8 @@
 #ifndef TW_SERVE_H
 #define TW_SERVE_H
 
-#include <tradewake/config/settings.h>
+#include <tradewake/cli/cli.h>
 
-#include <stdbool.h>
-
-/* is_dev: with a paper broker and a demo fleet, so that there is nothing to configure. */
-int tw_serve(const struct tw_settings *settings, bool is_dev);
+int tw_serve(const struct tw_cli_serving *serving);
 
 #endif

@@ -15,7 +15,7 @@
 #define TW_READERS_HOPELESS_NS (30 * TW_NS_PER_S)
 #define TW_WATCHERS_MAX_DEFAULT 1024u /* a queue of 256 KiB each */
 
-/* Before the first call; without it the two above hold. Thread: main. */
+/* Before the first call, and again at any time; without it the two above hold. Thread: main. */
 void tw_readers_limits_set(int64_t hopeless_after_ns, uint32_t watchers_max);
 
 /* When the write that is out will have been out for too long; INT64_MAX: none is out. Thread: call. */

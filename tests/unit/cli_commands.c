@@ -13,10 +13,10 @@
 static struct tw_settings served;
 static int served_times, served_dev;
 
-static int fake_serve(const struct tw_settings *settings, bool is_dev)
+static int fake_serve(const struct tw_cli_serving *serving)
 {
-    served = *settings;
-    served_dev = is_dev;
+    served = *serving->settings;
+    served_dev = serving->is_dev;
     served_times++;
     return 0;
 }
@@ -117,6 +117,9 @@ static const struct {
     {"copies get", "tradewake copies get: expected COPY_ID"},
     {"copies --state lost", "tradewake copies: flag --state: filter.states: found \"lost\""},
     {"copies -o xml", "tradewake copies: flag -o: found \"xml\", expected table or json"},
+    {"copies --watch --slowest", "tradewake copies: --slowest goes without --watch"},
+    {"dev --dashboard-listen 127.0.0.1:0", "tradewake dev: --dashboard-listen goes with --dashboard"},
+    {"dev --dashbord", "tradewake dev: unknown flag --dashbord; did you mean --dashboard?"},
     {"copies --count 0", "tradewake copies: flag --count: found \"0\""},
     {"watch --window 5s", "tradewake watch: --window goes with --summary"},
     {"followers mode F1", "tradewake followers mode: expected FOLLOWER_ID MODE"},
@@ -202,6 +205,13 @@ Test(cli_commands, every_command_has_help_and_every_flag_is_in_it)
             cr_expect_not_null(strstr(outcome.out, table[i].options[option].flag), "%s: %s", line,
                                table[i].options[option].flag);
         cr_expect_str_eq(outcome.err, "", "%s", line);
+        cr_expect_not_null(table[i].examples, "%s has no example", table[i].name);
+        snprintf(line, sizeof line, "  tradewake %s", table[i].name);
+        cr_expect(table[i].examples == NULL || strstr(table[i].examples, line) != NULL || table[i].run == run_completion,
+                  "%s: examples of something else", table[i].name);
+        char json[512];
+        if ((table[i].shared & TAKES_OUTPUT) != 0)
+            cr_expect_neq(help_json(&table[i], json, sizeof json)[0], '\0', "%s: what does -o json print?", table[i].name);
     }
     struct outcome overview = run("--help");
     for (size_t i = 0; i < n; i++)

@@ -366,3 +366,48 @@ Test(config_settings,
             cr_expect_str_neq(table[i].name, table[other].name);
     }
 }
+
+struct told {
+    char name[8][TW_SETTING_NAME_BYTES];
+    bool is_taken[8];
+    int n;
+};
+
+static void tell(void *context, const char *name, const char *before, const char *now, bool is_taken)
+{
+    struct told *told = context;
+    cr_assert_lt(told->n, 8);
+    cr_expect_str_neq(before, now, "%s", name);
+    snprintf(told->name[told->n], TW_SETTING_NAME_BYTES, "%s", name);
+    told->is_taken[told->n++] = is_taken;
+}
+
+Test(config_settings, what_is_read_again_is_taken_over_where_it_can_be_and_told_where_not)
+{
+    static struct tw_settings live, fresh;
+    static const char text[] = "log: {level: error, format: json}\nlisten: 127.0.0.1:6\ndrain.timeout: 8s\n";
+    struct told told = {.n = 0};
+    tw_settings_defaults(false, &live);
+    tw_settings_defaults(false, &fresh);
+    report = (struct tw_config_report){0};
+    tw_settings_apply_yaml("f.yaml", text, sizeof text - 1, &fresh, &report);
+    cr_assert_eq(report.n_errors, 0);
+
+    tw_settings_take_over(&live, &fresh, tell, &told);
+
+    cr_assert_eq(told.n, 4);
+    static const char *const names[] = {"listen", "log.level", "log.format", "drain.timeout"};
+    for (int i = 0; i < 4; i++) {
+        cr_expect_str_eq(told.name[i], names[i]);
+        cr_expect_eq(told.is_taken[i], i > 0, "%s", names[i]);
+    }
+    cr_expect_str_eq(live.listen, "127.0.0.1:50051", "not without a restart");
+    cr_expect_eq(live.log_level, TW_LOG_ERROR);
+    cr_expect_eq(live.log_format, TW_LOG_FORMAT_JSON);
+    cr_expect_eq(live.drain_timeout_ns, 8 * TW_NS_PER_S);
+
+    told.n = 0;
+    fresh = live;
+    tw_settings_take_over(&live, &fresh, tell, &told);
+    cr_expect_eq(told.n, 0, "the same file again: %s", told.name[0]);
+}

@@ -62,7 +62,8 @@ struct command {
     const struct command_option *options;
     size_t n_options;
     const char *notes;    /* after the options; NULL = none */
-    const char *examples; /* lines; NULL = none */
+    const char *examples; /* lines */
+    const char *json;     /* what -o json prints, in words; NULL: what `method` answers */
     int (*run)(struct session *session);
 
     /* For run_call() and run_list(). */
@@ -117,6 +118,10 @@ int usage_error(const struct command *command, const char *format, ...) TW_PRINT
 void help_overview(FILE *out, const char *version);
 void help_group(FILE *out, const char *group);
 void help_command(FILE *out, const struct command *command);
+/* Of a command that takes -o: "{"copies": [tradewake.v1.Copy, ...]}", "one tradewake.v1.Follower". Returns text. */
+const char *help_json(const struct command *command, char *text, size_t size);
+/* The name of the list in an answer: "followers". */
+const char *answer_list_name(const ProtobufCMessageDescriptor *type);
 
 /* ---- While it runs ---- */
 

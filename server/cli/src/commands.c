@@ -204,7 +204,7 @@ static const struct command_option copies_options[] = {
     OPTIONAL("--from", "TIME", "filter.received_from", "received at or after, RFC 3339"),
     OPTIONAL("--until", "TIME", "filter.received_until", "received before, RFC 3339"),
     {.flag = "--limit", .value = "N", .rule = {.type = TW_VALUE_INT, .max = 1000000000}, .default_text = "100", .help = "at most so many; 0: all"},
-    {.flag = "--slowest", .help = "by own time, instead of newest first"},
+    SWITCH("--slowest", "slowest_first", "by own time, instead of newest first; what was not called is left out"),
     {.flag = "--watch", .help = "print changes as they come"},
     {.flag = "--existing", .help = "with --watch: first what there is"},
 };
@@ -246,7 +246,6 @@ static const struct command_option on_open_options[] = {
 static const struct command_option subscription_create_options[] = {
     REQUIRED("--master", "ID", "subscription.master_id", "who is followed"),
     REQUIRED("--follower", "ID", "subscription.follower_id", "who follows"),
-    OPTIONAL("--id", "ID", "subscription.subscription_id", "made up when left out"),
     RULE_FIELDS,
 };
 static const struct command_option subscription_update_options[] = {
@@ -284,6 +283,12 @@ static const struct command_option health_options[] = {
 static const struct command_option config_show_options[] = {
     {.flag = "--effective", .help = "every setting with its value and where it came from; left out: only what is not a default"},
     {.flag = "--dev", .help = "with the defaults of `tradewake dev`"},
+};
+
+static const struct command_option dev_options[] = {
+    {.flag = "--dashboard", .help = "a live page in the browser too; its address is printed"},
+    {.flag = "--dashboard-listen", .value = "ADDR:PORT", .rule = {.type = TW_VALUE_ADDRESS}, .default_text = "127.0.0.1:8090",
+     .help = "where the page is; port 0 takes a free one"},
 };
 
 #define REQUIRED_FLAG(name, what, kind, words)                                                       \
@@ -355,13 +360,15 @@ static const struct command_option audit_options[] = {
 
 #define EXPLAIN(action, array, words, example)                                                      \
     {.name = "explain " action, .shared = TAKES_CALL, .summary = words, OPTIONS(array),             \
+     .json = "{\"explanations\": [tradewake.v1.Explanation, ...]}",                                          \
      .examples = example, .run = run_explain, .method = EVENTS "ExplainEvent"}
 
 static const struct command table[] = {
-    {.name = "dev", .shared = TAKES_SETTINGS, .run = run_dev,
+    {.name = "dev", .shared = TAKES_SETTINGS, OPTIONS(dev_options), .run = run_dev,
      .summary = "Run a server with a paper broker and a demo fleet: nothing to configure",
-     .notes = "Master M1 has 30 followers whose broker answers after about 130 ms.",
-     .examples = "  tradewake dev\n  tradewake dev --listen 127.0.0.1:50052 --admin off"},
+     .notes = "Master M1 has 30 followers whose broker answers after about 130 ms.\n"
+              "--dashboard needs Node, and the packages of client-examples/dashboard; it says what is missing.",
+     .examples = "  tradewake dev\n  tradewake dev --dashboard\n  tradewake dev --listen 127.0.0.1:50052 --admin off"},
     {.name = "serve", .shared = TAKES_SETTINGS, .run = run_serve, .summary = "Run the server",
      .examples = "  tradewake serve --config tradewake.yaml\n  tradewake serve --state-dir ./state\n"
                  "  tradewake serve --listen 0.0.0.0:50051 --tls-certificate server.pem --tls-key server.key"},
@@ -369,6 +376,7 @@ static const struct command table[] = {
      .summary = "Check a configuration and say what is wrong where",
      .examples = "  tradewake check --config tradewake.yaml"},
     {.name = "config show", .shared = TAKES_SETTINGS | TAKES_OUTPUT, OPTIONS(config_show_options), .run = run_config_show,
+     .json = "{\"settings\": [{name, value, origin}, ...]}",
      .summary = "Print the settings that were given, and where each value came from",
      .examples = "  tradewake config show --effective --config tradewake.yaml"},
     {.name = "config reference", .run = run_config_reference,
@@ -400,11 +408,16 @@ static const struct command table[] = {
             "  tradewake explain open --master M1 --position 1 --symbol EURUSD --side buy --volume 0.10 --follower F1"),
     EXPLAIN("close", explain_close_options, "Show what a close, or a part of one, would lead to; nothing is sent",
             "  tradewake explain close --master M1 --position 1 --remaining 0.06"),
-    EXPLAIN("modify", explain_modify_options, "Show what moved stops would lead to; nothing is sent", NULL),
-    EXPLAIN("place", explain_place_options, "Show what a pending order would lead to; nothing is sent", NULL),
-    EXPLAIN("modify-order", explain_modify_order_options, "Show what changing a pending order would lead to; nothing is sent", NULL),
-    EXPLAIN("cancel", explain_cancel_options, "Show what cancelling a pending order would lead to; nothing is sent", NULL),
-    EXPLAIN("trigger", explain_trigger_options, "Show what a pending order that filled would lead to; nothing is sent", NULL),
+    EXPLAIN("modify", explain_modify_options, "Show what moved stops would lead to; nothing is sent",
+            "  tradewake explain modify --master M1 --position 1 --stop-loss 1.0950 --follower F1"),
+    EXPLAIN("place", explain_place_options, "Show what a pending order would lead to; nothing is sent",
+            "  tradewake explain place --master M1 --order 7 --symbol EURUSD --side buy --type limit --volume 0.10 --price 1.05"),
+    EXPLAIN("modify-order", explain_modify_order_options, "Show what changing a pending order would lead to; nothing is sent",
+            "  tradewake explain modify-order --master M1 --order 7 --price 1.06"),
+    EXPLAIN("cancel", explain_cancel_options, "Show what cancelling a pending order would lead to; nothing is sent",
+            "  tradewake explain cancel --master M1 --order 7"),
+    EXPLAIN("trigger", explain_trigger_options, "Show what a pending order that filled would lead to; nothing is sent",
+            "  tradewake explain trigger --master M1 --order 7 --position 8"),
     {.name = "sync", .shared = TAKES_CALL, OPTIONS(sync_options), .run = run_sync, .method = EVENTS "SyncMaster",
      .summary = "Tell all that a master holds: what is missing at followers is sent",
      .notes = "Positions that are not named are closed. A file is JSON with the fields of SyncMasterRequest.",
@@ -412,7 +425,8 @@ static const struct command table[] = {
                  "  tradewake sync --master M1 --file snapshot.json\n"
                  "  tradewake sync --master M1 --empty"},
     {.name = "replay", .operands = "FILE", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
-     OPTIONS(replay_options), .run = run_replay, .summary = "Send a file of past trades as a master's events",
+     OPTIONS(replay_options), .run = run_replay, .json = "{file, format, events, answered, accepted, skipped, ..., copies: [{state, reason, count}, ...]}; --dry-run: a tradewake.v1.TradeEvent a line",
+     .summary = "Send a file of past trades as a master's events",
      .notes = "Reads the MQL5 history and positions exports (CSV) and the MT4 Detailed Statement (HTML),\n"
               "told apart by their content. Against `tradewake dev` it makes the file's symbols known to the\n"
               "demo accounts, and subscribes them to the master when nobody follows it yet.",
@@ -420,10 +434,12 @@ static const struct command table[] = {
                  "  tradewake replay history.csv --master M2 --speed 60x --max-gap 2s"},
 
     {.name = "watch", .shared = TAKES_CALL | TAKES_STREAM, OPTIONS(watch_options), .run = run_watch,
+     .json = "a tradewake.v1.OwnTimeSample a line, {\"dropped\": tradewake.v1.Dropped} where this reader was too slow; --summary: a tradewake.v1.OwnTimeSummary a line",
      .summary = "Watch every copy's own time as it is measured",
      .examples = "  tradewake watch\n  tradewake watch --summary --by threads --window 5s\n  tradewake watch --count 810 -o json"},
     {.name = "copies", .shared = TAKES_CALL | TAKES_STREAM, OPTIONS(copies_options), .run = run_copies,
-     .method = COPIES "ListCopies", .columns = copy_columns, .summary = "List what became of events at followers, newest first",
+     .method = COPIES "ListCopies", .columns = copy_columns, .json = "{\"copies\": [tradewake.v1.Copy, ...]}; --watch: a tradewake.v1.Copy a line",
+     .summary = "List what became of events at followers, newest first",
      .examples = "  tradewake copies --master M1 --state rejected --state unknown\n  tradewake copies --slowest --limit 10\n  tradewake copies --watch"},
     {.name = "copies get", .operands = "COPY_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      .operand_fields = {"copy_id"}, .run = run_call, .method = COPIES "GetCopy", .summary = "Show one copy in full",
@@ -434,15 +450,18 @@ static const struct command table[] = {
      .examples = "  tradewake copies resolve T1ABCDEFGHIJKLMNOPQR --state done --position 4711 --note \"seen in the terminal\"\n"
                  "  tradewake copies resolve T1ABCDEFGHIJKLMNOPQR --state rejected"},
     {.name = "masters", .shared = TAKES_CALL, .run = run_list, .method = EVENTS "ListMasters",
-     .columns = master_columns, .summary = "List the masters and who listens"},
+     .columns = master_columns, .summary = "List the masters and who listens",
+     .examples = "  tradewake masters\n  tradewake masters -o json"},
 
     {.name = "followers", .shared = TAKES_CALL, OPTIONS(followers_list_options), .run = run_list,
      .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "List the followers",
      .examples = "  tradewake followers --blocked"},
     {.name = "followers list", .shared = TAKES_CALL, OPTIONS(followers_list_options), .run = run_list,
-     .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "List the followers"},
+     .method = FOLLOWERS "ListFollowers", .columns = follower_columns, .summary = "List the followers",
+     .examples = "  tradewake followers list --master M1"},
     {.name = "followers get", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
-     .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "GetFollower", .summary = "Show one follower in full"},
+     .operand_fields = {"follower_id"}, .run = run_call, .method = FOLLOWERS "GetFollower", .summary = "Show one follower in full",
+     .examples = "  tradewake followers get F1"},
     {.name = "followers create", .operands = "FOLLOWER_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
      OPTIONS(follower_fields), .operand_fields = {"follower.follower_id"}, .run = run_call,
      .method = FOLLOWERS "CreateFollower", .summary = "Add a follower",
@@ -472,11 +491,14 @@ static const struct command table[] = {
      .summary = "Remove a follower", .examples = "  tradewake followers delete F1 --on-open close"},
 
     {.name = "subscriptions", .shared = TAKES_CALL, OPTIONS(subscriptions_list_options), .run = run_list,
-     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom"},
+     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom",
+     .examples = "  tradewake subscriptions --master M1"},
     {.name = "subscriptions list", .shared = TAKES_CALL, OPTIONS(subscriptions_list_options), .run = run_list,
-     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom"},
+     .method = FOLLOWERS "ListSubscriptions", .columns = subscription_columns, .summary = "List who follows whom",
+     .examples = "  tradewake subscriptions list --follower F1 -o json"},
     {.name = "subscriptions get", .operands = "SUBSCRIPTION_ID", .n_operands_min = 1, .n_operands_max = 1, .shared = TAKES_CALL,
-     .operand_fields = {"subscription_id"}, .run = run_call, .method = FOLLOWERS "GetSubscription", .summary = "Show one subscription with its rules"},
+     .operand_fields = {"subscription_id"}, .run = run_call, .method = FOLLOWERS "GetSubscription", .summary = "Show one subscription with its rules",
+     .examples = "  tradewake subscriptions get S1"},
     {.name = "subscriptions create", .shared = TAKES_CALL, OPTIONS(subscription_create_options), .run = run_call,
      .method = FOLLOWERS "CreateSubscription", .summary = "Let a follower follow a master",
      .examples = "  tradewake subscriptions create --master M1 --follower F1 --rule multiplier=0.5 --rule force_min=true"},
@@ -495,15 +517,17 @@ static const struct command table[] = {
     {.name = "resume", .shared = TAKES_CALL, OPTIONS(resume_options), .run = run_call, .method = FOLLOWERS "Resume",
      .summary = "Lift a halt: exactly the scope that it named", .examples = "  tradewake resume --everything"},
     {.name = "halts", .shared = TAKES_CALL, .run = run_list, .method = FOLLOWERS "ListHalts", .columns = halt_columns,
-     .summary = "List the halts in force"},
+     .summary = "List the halts in force", .examples = "  tradewake halts"},
 
     {.name = "executor", .shared = TAKES_CALL, .run = run_call, .method = METRICS "GetExecutorStatus",
-     .summary = "Show the threads that are ready, and what they do"},
+     .summary = "Show the threads that are ready, and what they do", .examples = "  tradewake executor\n  tradewake executor -o json"},
     {.name = "top", .shared = TAKES_CALL | TAKES_STREAM, OPTIONS(top_options), .run = run_top,
+     .json = "a line a tick: {at_ms, state, own_time: {count, p50_ns, p95_ns, p99_ns, max_ns}, path_time, queue_wait, broker_time, held, ...}; {at_ms, state, trouble} while nobody answers",
      .summary = "Show what the server does, live: times, executor, followers",
      .notes = "On a terminal: q ends it, p holds it. Elsewhere, and with -o json: one line of JSON a tick.",
      .examples = "  tradewake top\n  tradewake top --interval 5s\n  tradewake top --count 10 > ticks.jsonl"},
     {.name = "doctor", .shared = TAKES_CALL, OPTIONS(doctor_options), .run = run_doctor,
+     .json = "{\"worst\": level, \"findings\": [{level, name, what, advice}, ...]}",
      .summary = "Say what is slow or wrong and what to do about it, in plain words",
      .notes = "Exit code by the worst finding: 0 none or notes, 4 a warning, 1 a problem.",
      .examples = "  tradewake doctor\n  tradewake doctor --over 30s -o json"},
@@ -511,19 +535,23 @@ static const struct command table[] = {
      .method = "/grpc.health.v1.Health/Check", .summary = "Ask whether the server serves; exit code 0 when it does",
      .examples = "  tradewake health\n  tradewake health --service readiness --wait 30s"},
     {.name = "journal verify", .shared = TAKES_OUTPUT, OPTIONS(journal_verify_options), .run = run_journal,
+     .json = "a line a segment {segment, first, last, bytes}, a line a snapshot {snapshot, sequence, verdict}, and {records, segments, first, last, verdict} last",
      .summary = "Read a journal and say whether it is whole; exit code 1 when it is damaged",
      .notes = "Changes nothing, and may run beside the server.",
      .examples = "  tradewake journal verify --state-dir ./state"},
     {.name = "journal dump", .shared = TAKES_OUTPUT, OPTIONS(journal_dump_options), .run = run_journal,
+     .json = "a record a line: {segment, offset, sequence, durable, type, size, content}",
      .summary = "Print a journal's records, oldest first",
      .examples = "  tradewake journal dump --state-dir ./state --from 1000 --count 20 -o json"},
     {.name = "journal tail", .shared = TAKES_OUTPUT, OPTIONS(journal_tail_options), .run = run_journal,
+     .json = "a record a line: {segment, offset, sequence, durable, type, size, content}",
      .summary = "Print a journal's last records, and those to come",
      .examples = "  tradewake journal tail --state-dir ./state --follow\n  tradewake journal tail --count 100 --for 10s -o json"},
     {.name = "journal snapshot", OPTIONS(journal_snapshot_options), .run = run_journal,
      .summary = "Write what a journal comes to at the end of a segment, as the server does by itself",
      .examples = "  tradewake journal snapshot --state-dir ./state --until 12"},
     {.name = "audit", .shared = TAKES_OUTPUT, OPTIONS(audit_options), .run = run_audit,
+     .json = "a change a line: {at, who, method, master_id, follower_id, object_id, result, why, peer, left_out, request, before, after}",
      .summary = "Tell who changed what and when, and who was refused, oldest first",
      .notes = "Reads the files of a server, and may run beside it.",
      .examples = "  tradewake audit --state-dir ./state --since 24h\n  tradewake audit --who operations --method Halt -o json"},
@@ -535,7 +563,9 @@ static const struct command table[] = {
      .summary = "Try out what a bridge to a broker promises, line by line; exit code 1 when something does not hold",
      .notes = "Opens and closes positions at the account: not for one with real money.",
      .examples = "  tradewake adapter-check --address unix:/run/bridge.sock --account demo-7"},
-    {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .summary = "Print the version"},
+    {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .json = "{version, contract, protobuf_c, compiler}",
+     .summary = "Print the version",
+     .examples = "  tradewake version\n  tradewake version -o json"},
 };
 
 /* clang-format on */

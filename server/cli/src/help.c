@@ -1,6 +1,8 @@
 /* Help, written from the tables. */
 #include "command.h"
 
+#include <tradewake/wire/descriptors.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -104,8 +106,26 @@ void help_overview(FILE *out, const char *version)
                  "--volume 0.10\n");
 }
 
+const char *help_json(const struct command *command, char *text, size_t size)
+{
+    const struct tw_method_type *type = command->method != NULL ? tw_method_type_find(command->method) : NULL;
+    if (command->json != NULL || type == NULL) {
+        snprintf(text, size, "%s", command->json != NULL ? command->json : "");
+        return text;
+    }
+    const char *list = command->columns != NULL ? answer_list_name(type->output) : NULL;
+    const ProtobufCFieldDescriptor *field =
+        list != NULL ? protobuf_c_message_descriptor_get_field_by_name(type->output, list) : NULL;
+    if (field != NULL)
+        snprintf(text, size, "{\"%s\": [%s, ...]}", list, ((const ProtobufCMessageDescriptor *)field->descriptor)->name);
+    else
+        snprintf(text, size, "one %s", type->output->name);
+    return text;
+}
+
 void help_command(FILE *out, const struct command *command)
 {
+    char json[512];
     const struct command_option *options[OPTIONS_MAX];
     size_t n_settings, n = command_options(command, options);
     const struct tw_setting *settings = tw_settings_table(&n_settings);
@@ -121,6 +141,8 @@ void help_command(FILE *out, const struct command *command)
     }
     if (command->notes != NULL)
         fprintf(out, "\n%s\n", command->notes);
+    if ((command->shared & TAKES_OUTPUT) != 0)
+        fprintf(out, "\nWith -o json: %s\n", help_json(command, json, sizeof json));
     if (command->examples != NULL)
         fprintf(out, "\nExamples:\n%s\n", command->examples);
 }

@@ -279,6 +279,8 @@ static int watch_copies(struct session *session)
 
 int run_copies(struct session *session)
 {
+    if (args_has(&session->args, "--watch") && args_has(&session->args, "--slowest"))
+        return usage_error(session->command, "--slowest goes without --watch: changes come as they happen");
     return args_has(&session->args, "--watch") ? watch_copies(session) : run_list(session);
 }
 

@@ -1,5 +1,6 @@
 /* serve, dev, check, config: what works on settings instead of a server. */
 #include "command.h"
+#include "dashboard.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,37 +15,66 @@ static void print_problems(const struct tw_config_report *report)
         fprintf(stderr, "tradewake: and %u more\n", report->n - kept);
 }
 
-static tw_status load(struct session *session, bool is_dev, struct tw_settings *ret)
+static struct tw_settings_sources sources_of(struct session *session, bool is_dev)
 {
-    static struct tw_config_report report; /* 16 KiB: too much for a stack that may be small */
-    const struct tw_settings_sources sources = {
+    return (struct tw_settings_sources){
         .is_dev = is_dev,
         .config_path = args_text(&session->args, "--config"),
         .environment = session->environment,
         .flags = session->args.settings,
         .n_flags = session->args.n_settings,
     };
+}
+
+static tw_status load(struct session *session, bool is_dev, struct tw_settings *ret)
+{
+    static struct tw_config_report report; /* 16 KiB: too much for a stack that may be small */
+    const struct tw_settings_sources sources = sources_of(session, is_dev);
     tw_status status = tw_settings_load(&sources, ret, &report);
     print_problems(&report);
     return status;
 }
 
-static int serve(struct session *session, bool is_dev)
-{
-    static struct tw_settings settings;
-    if (load(session, is_dev, &settings) != TW_OK)
-        return TW_EXIT_USAGE;
-    return session->host->serve(&settings, is_dev);
-}
-
+/* What is read again on SIGHUP must be found from wherever the process stands then: it stands where it stood. */
 int run_serve(struct session *session)
 {
-    return serve(session, false);
+    static struct tw_settings settings;
+    const struct tw_settings_sources sources = sources_of(session, false);
+    if (load(session, false, &settings) != TW_OK)
+        return TW_EXIT_USAGE;
+    return session->host->serve(&(struct tw_cli_serving){.settings = &settings, .sources = &sources});
+}
+
+/* The bridge shows no certificate and has no token. */
+static bool is_for_the_page(const struct tw_settings *settings)
+{
+    return settings->tls_certificate[0] == '\0' && settings->access_policy[0] == '\0';
 }
 
 int run_dev(struct session *session)
 {
-    return serve(session, true);
+    static struct tw_settings settings;
+    static struct dashboard dashboard;
+    struct tw_error error = {{0}};
+    const struct tw_settings_sources sources = sources_of(session, true);
+    struct tw_cli_serving serving = {.settings = &settings, .sources = &sources, .is_dev = true};
+    if (!args_has(&session->args, "--dashboard") && args_has(&session->args, "--dashboard-listen"))
+        return usage_error(session->command, "--dashboard-listen goes with --dashboard");
+    if (load(session, true, &settings) != TW_OK)
+        return TW_EXIT_USAGE;
+    if (!args_has(&session->args, "--dashboard"))
+        return session->host->serve(&serving);
+
+    if (!is_for_the_page(&settings))
+        return usage_error(session->command, "--dashboard calls in plain text and without a token: not with tls.certificate or access.policy");
+    dashboard.listen = args_text(&session->args, "--dashboard-listen");
+    if (dashboard_find(&dashboard, &error) != TW_OK)
+        return session_error(session, "--dashboard: %s", error.text);
+    serving.context = &dashboard;
+    serving.on_listening = dashboard_start;
+    serving.on_second = dashboard_look;
+    serving.on_end = dashboard_end;
+    return session->host->serve(&serving);
 }
 
 int run_check(struct session *session)

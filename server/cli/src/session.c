@@ -320,8 +320,7 @@ static uint64_t print_page(struct session *session, const ProtobufCMessage *resp
     return taken;
 }
 
-/* The name of the list in the answer: "followers". */
-static const char *list_name(const ProtobufCMessageDescriptor *type)
+const char *answer_list_name(const ProtobufCMessageDescriptor *type)
 {
     for (unsigned i = 0; i < type->n_fields; i++)
         if (type->fields[i].label == PROTOBUF_C_LABEL_REPEATED)
@@ -392,7 +391,7 @@ int run_list(struct session *session)
     struct tw_json to_stdout = session->json;
     session->json = (struct tw_json){.out = memory, .is_pretty = to_stdout.is_pretty};
     tw_json_object(&session->json);
-    tw_json_key(&session->json, list_name(tw_method_type_find(method)->output));
+    tw_json_key(&session->json, answer_list_name(tw_method_type_find(method)->output));
     tw_json_array(&session->json);
     code = list_pages(session, request, table);
     tw_json_end(&session->json, true);

@@ -25,27 +25,27 @@ static const struct tw_setting table[] = {
      "Where /livez, /readyz and /metrics are served over HTTP; off: nowhere."},
     {"state_dir", {.type = TW_VALUE_PATH}, "/var/lib/tradewake", "", FIELD(state_dir), false,
      "The directory of everything that outlives a restart; one server per directory. Empty: nothing is kept."},
-    {"tls.certificate", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_certificate), true,
+    {"tls.certificate", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_certificate), false,
      "PEM file with the server's certificate and its chain; read again on SIGHUP, and when it changes."},
-    {"tls.key", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_key), true,
-     "PEM file with the certificate's private key."},
-    {"tls.client_ca", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_client_ca), true,
-     "PEM file with who signs clients' certificates; empty: none is asked for."},
+    {"tls.key", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_key), false,
+     "PEM file with the certificate's private key; read again with it."},
+    {"tls.client_ca", {.type = TW_VALUE_PATH}, "", NULL, FIELD(tls_client_ca), false,
+     "PEM file with who signs clients' certificates, read again likewise; empty: none is asked for."},
     {"tls.client_certificate", {.type = TW_VALUE_ENUM, .choices = "required|optional"}, "required", NULL,
      FIELD(tls_client_certificate), false, "Whether a client without a certificate is let in, with tls.client_ca."},
     {"tls.insecure", {.type = TW_VALUE_BOOL}, "false", "true", FIELD(tls_insecure), false,
      "Plain text also where others can read it: not only on loopback or a unix socket."},
-    {"access.policy", {.type = TW_VALUE_PATH}, "", NULL, FIELD(access_policy), true,
-     "YAML file with who may do what; empty: whoever reaches the port may do everything."},
-    {"access.token_keys", {.type = TW_VALUE_PATH}, "", NULL, FIELD(access_token_keys), true,
-     "JWK set with the public Ed25519 keys of those who sign tokens; empty: no token is good."},
+    {"access.policy", {.type = TW_VALUE_PATH}, "", NULL, FIELD(access_policy), false,
+     "YAML file with who may do what; read again on SIGHUP, and when it changes. Empty: whoever reaches the port may do everything."},
+    {"access.token_keys", {.type = TW_VALUE_PATH}, "", NULL, FIELD(access_token_keys), false,
+     "JWK set with the public Ed25519 keys of those who sign tokens; read again likewise. Empty: no token is good."},
     {"access.audience", {.type = TW_VALUE_TEXT}, "tradewake", NULL, FIELD(access_audience), false,
      "A token must be for this audience (aud)."},
     {"journal", {.type = TW_VALUE_ENUM, .choices = "on|nosync|off"}, "on", NULL, FIELD(journal), false,
      "How the journal is kept. For measuring only: nosync loses events at a power cut, off at every stop."},
     {"log.level", {.type = TW_VALUE_ENUM, .choices = "debug|info|warn|error|none"}, "info", NULL,
      FIELD(log_level), true, "Log lines below this level are left out."},
-    {"log.format", {.type = TW_VALUE_ENUM, .choices = "text|json"}, "text", NULL, FIELD(log_format), false,
+    {"log.format", {.type = TW_VALUE_ENUM, .choices = "text|json"}, "text", NULL, FIELD(log_format), true,
      "Log lines for people, or one JSON object each."},
     {"executor.threads", {.type = TW_VALUE_INT, .max = 65536}, "0", NULL, FIELD(executor_threads), false,
      "Threads that are ready before the first broker call; 0: what the fleet needs."},
@@ -111,20 +111,20 @@ static const struct tw_setting table[] = {
     {"metrics.streams_per_peer", {.type = TW_VALUE_INT, .min = 1, .max = 4096}, "64", NULL,
      FIELD(metrics_streams_per_peer), false, "Streams that one client address may hold open at once."},
     {"streams.hopeless_after", {.type = TW_VALUE_DURATION, .min = 100 * TW_NS_PER_MS, .max = 3600 * TW_NS_PER_S}, "30s", NULL,
-     FIELD(streams_hopeless_after_ns), false,
+     FIELD(streams_hopeless_after_ns), true,
      "A stream whose reader has taken nothing for so long is ended (SUBSCRIBER_TOO_SLOW)."},
     {"streams.watchers_max", {.type = TW_VALUE_INT, .min = 1, .max = 16384}, "1024", NULL,
-     FIELD(streams_watchers_max), false, "Streams of all clients that may watch copies at once; 256 KiB each."},
+     FIELD(streams_watchers_max), true, "Streams of all clients that may watch copies at once; 256 KiB each."},
     {"drain.lame_duck", {.type = TW_VALUE_DURATION, .max = 60 * TW_NS_PER_S}, "2s", NULL,
-     FIELD(drain_lame_duck_ns), false,
+     FIELD(drain_lame_duck_ns), true,
      "After SIGTERM: still serving for so long while readiness says no, so that balancers look away."},
     {"drain.timeout", {.type = TW_VALUE_DURATION, .min = TW_NS_PER_MS, .max = 600 * TW_NS_PER_S}, "9s", NULL,
-     FIELD(drain_timeout_ns), false, "After SIGTERM: gone after so long in all; containers are given 10s."},
+     FIELD(drain_timeout_ns), true, "After SIGTERM: gone after so long in all; containers are given 10s."},
     {"listener.connections_max", {.type = TW_VALUE_INT, .min = 1, .max = 1000000}, "4096", NULL,
      FIELD(listener_connections_max), false,
      "Connections of clients at once, fewer where RLIMIT_NOFILE is small; one more is closed as soon as it is taken."},
     {"listener.dead_after", {.type = TW_VALUE_DURATION, .max = 3600 * TW_NS_PER_S}, "30s", NULL,
-     FIELD(listener_dead_after_ns), false,
+     FIELD(listener_dead_after_ns), true,
      "The server asks its own port: silent for 5s, it is not ready; for so long, it ends with exit code 1, to be started anew. 0: never."},
     {"reflection", {.type = TW_VALUE_BOOL}, "true", NULL, FIELD(reflection), false,
      "Tell clients that ask which services and messages there are."},
@@ -140,11 +140,11 @@ static_assert(sizeof(enum tw_log_level) == sizeof(int) &&
                   sizeof(enum tw_client_certificate) == sizeof(int),
               "ENUM rows are stored as int");
 
-/* Variables that are not settings: read by the client commands, or put there by Kubernetes for a
+/* Variables that are not settings: read by the client commands and `dev --dashboard`, or put there by Kubernetes for a
  * service that is called tradewake. */
 static const char *const other_variables[] = {
     "TRADEWAKE_CONFIG",       "TRADEWAKE_SERVER",     "TRADEWAKE_SERVER_CA",  "TRADEWAKE_SERVER_NAME",
-    "TRADEWAKE_CLIENT_CERTIFICATE", "TRADEWAKE_CLIENT_KEY", "TRADEWAKE_TOKEN_FILE",
+    "TRADEWAKE_CLIENT_CERTIFICATE", "TRADEWAKE_CLIENT_KEY", "TRADEWAKE_TOKEN_FILE", "TRADEWAKE_DASHBOARD",
 };
 static const char *const foreign_prefixes[] = {"TRADEWAKE_SERVICE_", "TRADEWAKE_PORT"};
 
@@ -538,4 +538,46 @@ tw_status tw_settings_load(const struct tw_settings_sources *sources, struct tw_
     if (report->n_errors == 0)
         check_bridges(ret, report);
     return report->n_errors == 0 ? TW_OK : TW_INVALID;
+}
+
+/* ---- Taken up while the server runs ---- */
+
+static bool is_same_list(const struct tw_settings *a, const struct tw_settings *b, bool is_bridges)
+{
+    if (is_bridges ? a->n_bridges != b->n_bridges : a->n_plugins != b->n_plugins)
+        return false;
+    for (uint32_t i = 0; is_bridges && i < a->n_bridges; i++) {
+        const struct tw_bridge_setting *one = &a->bridges[i], *other = &b->bridges[i];
+        if (strcmp(one->name, other->name) != 0 || strcmp(one->address, other->address) != 0 || strcmp(one->ca, other->ca) != 0 ||
+            strcmp(one->certificate, other->certificate) != 0 || strcmp(one->key, other->key) != 0 ||
+            strcmp(one->server_name, other->server_name) != 0)
+            return false;
+    }
+    for (uint32_t i = 0; !is_bridges && i < a->n_plugins; i++) {
+        const struct tw_plugin_setting *one = &a->plugins[i], *other = &b->plugins[i];
+        if (strcmp(one->name, other->name) != 0 || strcmp(one->library, other->library) != 0 ||
+            one->in_process != other->in_process)
+            return false;
+    }
+    return true;
+}
+
+void tw_settings_take_over(struct tw_settings *live, const struct tw_settings *fresh, tw_setting_told *told, void *context)
+{
+    char before[TW_VALUE_TEXT_BYTES], now[TW_VALUE_TEXT_BYTES];
+    for (size_t i = 0; i < TABLE_ROWS; i++) {
+        const struct tw_setting *row = &table[i];
+        bool is_same = strcmp(tw_setting_text(live, row, before), tw_setting_text(fresh, row, now)) == 0;
+        if (is_same && (row->offset != FIELD(bridges_text) || is_same_list(live, fresh, true)))
+            continue;
+        if (row->reloadable) {
+            struct tw_error error;
+            bool is_good = setting_set(live, row, now, fresh->origins[i], &error);
+            assert(is_good); /* it is what a good file came to */
+            (void)is_good;
+        }
+        told(context, row->name, before, now, row->reloadable);
+    }
+    if (!is_same_list(live, fresh, false))
+        told(context, "plugins", "-", "-", false);
 }

@@ -42,10 +42,21 @@ struct tw_cli_adapter_check {
     const char *symbol, *volume, *part; /* what is opened, and what of it is closed first */
 };
 
+/* What is to be served. Everything stays until serve() returns; callbacks on its thread, NULL = nobody listens. */
+struct tw_cli_serving {
+    struct tw_settings *settings; /* the server's own from here on: some change when `sources` are read again */
+    const struct tw_settings_sources *sources; /* read again on SIGHUP; NULL = never */
+    bool is_dev; /* with a paper broker and a demo fleet, so that there is nothing to configure */
+    void *context;
+    void (*on_listening)(void *context, const char *listen, const char *admin); /* as they came out; admin "" = off */
+    void (*on_second)(void *context);
+    void (*on_end)(void *context); /* it was told to stop; not called when it could not start */
+};
+
 /* What the program brings along: the serving side, so that the commands do not depend on it. */
 struct tw_cli_host {
     const char *version;
-    int (*serve)(const struct tw_settings *settings, bool is_dev);
+    int (*serve)(const struct tw_cli_serving *serving);
     int (*journal)(const struct tw_cli_journal *wanted); /* returns the exit code */
     int (*audit)(const struct tw_cli_audit *wanted);     /* likewise */
     int (*adapter_check)(const struct tw_cli_adapter_check *wanted);

@@ -188,6 +188,11 @@ struct tw_settings_sources {
 TW_MUST_CHECK tw_status tw_settings_load(const struct tw_settings_sources *sources,
                                          struct tw_settings *ret, struct tw_config_report *report);
 
+/* What a configuration that was read again changes in one that is in use: each difference is told, and what takes
+ * effect without a restart is taken over into *live. Who uses such a setting reads it again. Thread: main.  Blocks: no. */
+typedef void tw_setting_told(void *context, const char *name, const char *before, const char *now, bool is_taken);
+void tw_settings_take_over(struct tw_settings *live, const struct tw_settings *fresh, tw_setting_told *told, void *context);
+
 /* The defaults alone. */
 void tw_settings_defaults(bool is_dev, struct tw_settings *ret);
 
