@@ -6,7 +6,7 @@
 //   link       {state, text}                 live, stale, reconnecting or drained
 //   tick       {n, at, own, path, ...}       one second: percentiles and the rows of the heatmap
 //   total      {own, path}                   since the server's start
-//   stages     {at, count, stages}           of the last second in which copies were made
+//   stages     {at, count, is_cut, stages}   of the last second in which copies were made; is_cut: of its first thousand
 //   bursts     [burst, ...]                  newest first
 //   executor   ExecutorStatus
 //   staircase  [{threads, own}]              own time by the threads that there were at a copy's start, since start
@@ -25,8 +25,10 @@ const TICKS = 600;
 const BURSTS = 12;
 const FOLLOWERS_MAX = 500;
 const RETRY_MS = 500;
-/** The stream of every copy costs the most and is only read while somebody looks. */
-const SAMPLES = { max_batch: 4096, max_delay: { nanos: 500e6 }, filter: {} };
+/** The stream of every copy costs the most: it is read while somebody looks, and of a tick no more than this. At thousands
+ *  of copies a second, reading each of them would take the processor from the server that is looked at. */
+const SAMPLES_A_TICK = 1000;
+const SAMPLES = { max_batch: 250, max_delay: { nanos: 200e6 }, filter: {} };
 
 const STAGES = [
   ['planned', (times) => times.planned_ns],
@@ -56,6 +58,7 @@ export class Upstream {
   #window = emptyWindow();
   #stages = null;
   #samples = null;
+  #n_samples = 0; // read in this tick
   #heard_ms = 0; // when the last answer came
   #is_draining = false;
   #problem = '';
@@ -170,12 +173,14 @@ export class Upstream {
   #readSamples() {
     if (this.#samples) return;
     const stream = this.#samples = this.#clients.metrics.WatchOwnTime(SAMPLES);
-    stream.on('data', (message) => { if (message.payload === 'batch') message.batch.samples.forEach((sample) => this.#onSample(sample)); });
-    stream.on('error', (error) => { if (error.code !== grpc.status.CANCELLED) this.#failed(error); });
-    stream.on('close', () => {
-      this.#samples = null;
-      if (this.#listeners.size > 0) this.#later(() => { if (this.#listeners.size > 0) this.#readSamples(); });
+    stream.on('data', (message) => {
+      if (message.payload !== 'batch' || this.#n_samples >= SAMPLES_A_TICK) return;
+      this.#n_samples += message.batch.samples.length;
+      message.batch.samples.forEach((sample) => this.#onSample(sample));
+      if (this.#n_samples >= SAMPLES_A_TICK) stream.cancel(); // the next tick begins it anew
     });
+    stream.on('error', (error) => { if (error.code !== grpc.status.CANCELLED) this.#failed(error); });
+    stream.on('close', () => { this.#samples = null; }); // likewise
   }
 
   #onWindow(summary) {
@@ -223,10 +228,13 @@ export class Upstream {
     if (this.ticks.length > TICKS) this.ticks.shift();
     this.#tell('link', this.#link(at));
     this.#tell('tick', tick);
+    const is_cut = this.#n_samples >= SAMPLES_A_TICK;
+    this.#n_samples = 0;
+    if (this.#listeners.size > 0) this.#readSamples();
     if (this.#stages) {
       const { count, sums } = this.#stages;
       this.#stages = null;
-      this.#tell('stages', { at, count, stages: STAGES.map(([name], i) => ({ name, ...sums[i].figures() })) });
+      this.#tell('stages', { at, count, is_cut, stages: STAGES.map(([name], i) => ({ name, ...sums[i].figures() })) });
     }
   }
 

@@ -1,16 +1,17 @@
 // browser.mjs - what a person sees and does, in a real Chromium: see `run`.
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Bridge, Checks, ROOT, Server, WITHIN_MS, required, until } from './support.mjs';
+import { Both, Bridge, Checks, ROOT, Server, WITHIN_MS, required, until } from './support.mjs';
 
 const { values: options } = parseArgs({ options: {
   program: { type: 'string', default: join(ROOT, 'build/release/tradewake') }, screenshots: { type: 'string' } } });
 const { chromium } = required('playwright-core');
 
-const checks = new Checks(), server = new Server(options.program), bridge = new Bridge();
+const checks = new Checks(), server = new Server(options.program), bridge = new Bridge(), both = new Both();
 let browser;
 
 const link = (page, state) => page.locator(`#link[data-state="${state}"]`).waitFor({ timeout: WITHIN_MS });
@@ -38,6 +39,32 @@ function ask(method, path, headers, body = '') {
   return new Promise((resolve, reject) => {
     const sent = request({ hostname, port, path, method, headers }, (response) => { response.resume(); resolve(response.statusCode); });
     sent.on('error', reject).end(body);
+  });
+}
+
+/** One command for server and page; both end together, and what is missing is said before anything starts. */
+async function together(page) {
+  await checks.that('`tradewake dev --dashboard` says where the page is, and the page is live', async () => {
+    both.start(options.program);
+    await page.goto(await both.said(/dashboard: (http:\S+)/));
+    await link(page, 'live');
+    await page.locator('#followers tbody tr').nth(29).waitFor({ timeout: WITHIN_MS });
+    const bridge_pid = Number(/dashboard\.started process=(\d+)/.exec(both.output)[1]);
+    await both.end('SIGTERM');
+    assert.throws(() => process.kill(bridge_pid, 0), { code: 'ESRCH' }, 'the bridge has outlived its server');
+  });
+  await checks.that('without Node, and without the packages, it says what to do and starts nothing', async () => {
+    both.start(options.program, { PATH: '/nonexistent' });
+    assert.equal(await both.code(), 1);
+    assert.match(both.output, /Node is not here.*apt-get install nodejs npm/);
+    const bare = mkdtempSync(join(tmpdir(), 'tradewake-bare-'));
+    writeFileSync(join(bare, 'dashboard.mjs'), '');
+    both.start(options.program, { TRADEWAKE_DASHBOARD: bare });
+    const code = await both.code();
+    rmSync(bare, { recursive: true });
+    assert.equal(code, 1);
+    assert.match(both.output, /packages are not here; once: \(cd \S+ && npm ci --omit=dev --ignore-scripts\)/);
+    assert.doesNotMatch(both.output, /server\.listening/);
   });
 }
 
@@ -160,6 +187,8 @@ async function prove(page, errors) {
     await link(page, 'live');
   });
 
+  await together(page);
+
   await checks.that('the page said no error', async () => assert.deepEqual(errors, []));
 }
 
@@ -179,6 +208,7 @@ try {
   await checks.that('it went on to its end', () => { throw error; });
 } finally {
   await browser?.close();
+  await both.end('SIGTERM');
   await bridge.end('SIGTERM');
   await server.close();
 }

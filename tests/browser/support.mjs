@@ -95,6 +95,17 @@ export class Bridge extends Program {
   }
 }
 
+/** `tradewake dev --dashboard`: server and page with one command. */
+export class Both extends Program {
+  start(program, environment = {}) {
+    this.begin(program, ['dev', '--dashboard', '--dashboard-listen', '127.0.0.1:0', '--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0'],
+      { env: { ...process.env, ...environment } });
+  }
+
+  /** How it ended, when nobody told it to. */
+  async code() { return this.process.exitCode ?? (await once(this.process, 'exit'))[0]; }
+}
+
 export class Checks {
   passed = 0;
   failed = 0;

@@ -161,10 +161,10 @@ export function staircase(groups) {
 
 const STAGE_WORDS = { planned: 'planned', journaled: 'in the journal', started: 'a thread took it', called: 'order call made', answered: 'the broker answered' };
 
-export function stages({ stages: list, count: n, at }) {
+export function stages({ stages: list, count: n, is_cut, at }) {
   const share = (ns) => Math.min(1, Math.max(0, (Math.log10(Math.max(ns, 100)) - 2) / 8)) * 100;
   $('#stages-empty').hidden = true;
-  $('#stages-when').textContent = `${count(n)} copies at ${new Date(at).toISOString().slice(11, 19)} UTC`;
+  $('#stages-when').textContent = `${is_cut ? 'the first ' : ''}${count(n)} copies at ${new Date(at).toISOString().slice(11, 19)} UTC`;
   $('#stages tbody').replaceChildren(...list.map(({ name, p50, p95, max }) => {
     const bar = element('span');
     bar.style.left = `${share(p50)}%`;
