@@ -20,7 +20,8 @@ declare -A packages=(
              libuv1-dev libyaml-dev libssl-dev libsqlite3-dev libncurses-dev libjansson-dev uthash-dev"
     [runtime]="libgrpc29 libprotobuf-c1 libuv1 libyaml-0-2 libssl3 libsqlite3-0 libncurses6 libtinfo6 libjansson4
                ca-certificates"
-    [test]="g++ libquickfix-dev clang libclang-rt-14-dev openssl haproxy python3 python3-grpcio python3-protobuf curl procps tmux zsh fish"
+    [test]="g++ libquickfix-dev clang libclang-rt-14-dev openssl haproxy prometheus python3 python3-grpcio
+            python3-protobuf curl procps tmux zsh fish"
     [bench]="libglib2.0-dev"
     [examples]="ca-certificates python3 python3-grpcio python3-grpc-tools python3-protobuf"
     [browser]="chromium fonts-dejavu-core"
