@@ -1,7 +1,5 @@
 #include "hear.h"
 
-#include <tradewake/base/clock.h>
-
 #include <string.h>
 
 /* ---- Values. ---- */
@@ -9,38 +7,6 @@
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
-}
-
-bool fix_decimal_read(const char *text, size_t n, tw_decimal *ret)
-{
-    enum { WHOLE_MAX = 10, FRACTION_MAX = 8 };
-    size_t at = 0, digits = 0, whole = 0, fraction = 0;
-    int64_t units = 0;
-    bool is_negative = n > 0 && text[0] == '-';
-    at += is_negative;
-    for (; at < n && is_digit(text[at]); at++, digits++) {
-        whole += whole > 0 || text[at] != '0';
-        if (whole > WHOLE_MAX)
-            return false;
-        units = units * 10 + (text[at] - '0');
-    }
-    if (at < n && text[at] == '.') {
-        for (at++; at < n && is_digit(text[at]); at++, digits++) {
-            if (fraction == FRACTION_MAX) {
-                if (text[at] != '0')
-                    return false;
-                continue;
-            }
-            units = units * 10 + (text[at] - '0');
-            fraction++;
-        }
-    }
-    if (digits == 0 || at != n)
-        return false;
-    for (; fraction < FRACTION_MAX; fraction++)
-        units *= 10;
-    *ret = is_negative ? -units : units;
-    return true;
 }
 
 static bool digits_read(const char *text, size_t n, int *ret)
@@ -54,33 +20,6 @@ static bool digits_read(const char *text, size_t n, int *ret)
         number = number * 10 + (text[i] - '0');
     }
     *ret = number;
-    return true;
-}
-
-/* Days since 1970-01-01 of the Gregorian calendar. */
-static int64_t days_of(int year, int month, int day)
-{
-    int64_t y = month <= 2 ? year - 1 : year;
-    int64_t era = y / 400, of_era = y - era * 400;
-    int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-    return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
-}
-
-bool fix_time_read(const char *text, size_t n, int64_t *ret_wall_ns)
-{
-    int year, month, day, hour, minute, second, fraction = 0;
-    if (n < 17 || text[8] != '-' || text[11] != ':' || text[14] != ':')
-        return false;
-    bool is_good = digits_read(text, 4, &year) && digits_read(text + 4, 2, &month) && digits_read(text + 6, 2, &day) &&
-                   digits_read(text + 9, 2, &hour) && digits_read(text + 12, 2, &minute) && digits_read(text + 15, 2, &second);
-    if (!is_good || year < 1970 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60)
-        return false;
-    if (n > 17 && (text[17] != '.' || n > 27 || !digits_read(text + 18, n - 18, &fraction)))
-        return false;
-    for (size_t i = n > 17 ? n - 18 : 9; i < 9; i++)
-        fraction *= 10;
-    int64_t seconds = ((days_of(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
-    *ret_wall_ns = seconds * TW_NS_PER_S + fraction;
     return true;
 }
 

@@ -6,6 +6,8 @@
 #include "report.h"
 #include "venues.h"
 
+#include <tradewake/fix/codec.h>
+
 enum fix_heard_kind { FIX_HEARD_OTHER, FIX_HEARD_EXECUTION, FIX_HEARD_CANCEL_REJECT, FIX_HEARD_POSITION, FIX_HEARD_UNREAD };
 
 struct fix_heard {
@@ -22,10 +24,5 @@ typedef const char *fix_value_fn(const void *message, uint32_t tag, size_t *ret_
 
 void fix_hear(const struct fix_profile *profile, const char *msg_type, fix_value_fn *value, const void *message,
               struct fix_heard *ret);
-
-/* A FIX number: "-", leading zeros and zeros behind the eighth decimal are allowed. False: it is none, or not exact. */
-bool fix_decimal_read(const char *text, size_t n, tw_decimal *ret);
-/* UTCTimestamp with 0 to 9 decimals of a second; :60 is the second after. False: it is none. */
-bool fix_time_read(const char *text, size_t n, int64_t *ret_wall_ns);
 
 #endif
