@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/run.sh [PART...] - proves what is promised, from a bare Debian 12, as root.
 #
-# Parts: unit cases stress fuzz faults security bench container examples browser (default: all).
+# Parts: unit cases stress fuzz faults fix security bench container examples browser (default: all).
 # Installs what is missing, builds the presets a part needs, runs it, and ends with one line,
 # `N passed, N failed`: the sum over everything. Exit 0 only when nothing failed. One line per suite;
 # the log of a suite that failed follows it. All logs stay in tests/.work. With CI=true warnings of the
@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 logs=$root/tests/.work
 shared=$root/../shared
-all=(unit cases stress fuzz faults security bench container examples browser)
+all=(unit cases stress fuzz faults fix security bench container examples browser)
 passed=0
 failed=0
 declare -A built=()
