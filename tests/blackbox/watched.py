@@ -129,6 +129,7 @@ def page_judged(checks, page):
     checks.true("the page was looked at", len(page.seen) > 6, len(page.seen))
     checks.true("its elements do not grow in number", last["nodes"] < 1.2 * settled[0]["nodes"] + 200, (settled[0], last))
     checks.true("nor its memory", last["heap"] < 1.5 * settled[0]["heap"] + (4 << 20), (settled[0], last))
+    print("     nodes: %s" % " ".join(str(look["nodes"]) for look in page.seen))
     print("     the page: heap %.1f to %.1f MiB, %d to %d nodes, in %d looks" % (
         settled[0]["heap"] / 2**20, last["heap"] / 2**20, settled[0]["nodes"], last["nodes"], len(page.seen)))
 

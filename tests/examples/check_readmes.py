@@ -1,4 +1,5 @@
-"""check_readmes.py - every command of every README: those in fenced blocks are run as they stand, or have a reason here why not.
+"""check_readmes.py - every command of every README and guide: those in fenced blocks are run as they stand, or have a reason here
+why not; a program in a block is one command.
 
 A command is a line of a block without a language, or with `sh`; a line goes on where it ends in a backslash or within quotes. It
 runs in bash, in the repository's root, with the program in PATH; ports and the folder of a state are told over the environment, so
@@ -59,6 +60,17 @@ ROWS = [
     ("server/access/README.md", r"tradewake audit", ONCE, {"given": True}),
     ("server/journal/README.md", r"sqlite3 -readonly", "a program of its own; the queries below it are asked of the same file"),
     ("server/journal/README.md", r"-- what became of a position", SQL, {"given": True}),
+    ("docs/backend.md", r"build/release/tradewake dev", SERVER, {"line": r"server\.listening"}),
+    ("docs/backend.md", r"import grpc from", ONCE, {
+        "program": "node --input-type=module -", "folder": "client-examples/node-backend", "before": "npm ci --ignore-scripts --no-audit --no-fund"}),
+    ("docs/backend.md", r"import sys, time", ONCE, {"program": "/usr/bin/python3 -"}),
+    ("docs/backend.md", r"conn, err|var channel|using var", "another language's tools; marked as not run"),
+    ("docs/backend.md", r"tradewake explain open", ONCE),
+    ("docs/dashboards.md", r"build/release/tradewake dev --dashboard", SERVER, {"line": r"dashboard: http", "replace": [("--dashboard", "--dashboard --dashboard-listen 127.0.0.1:0")]}),
+    ("docs/dashboards.md", r"tradewake watch --summary", SOME),
+    ("docs/dashboards.md", r"tradewake top --count", ONCE),
+    ("docs/operator.md", r"tradewake (config|check)", ONCE),
+    ("docs/operator.md", r"tradewake (doctor|copies|executor|halt|halts|resume)\b", ONCE, {"given": True}),
     ("tests/bench/README.md", r"cmake --workflow --preset release", "it is built"),
     ("tests/bench/README.md", r"build/release/tradewake-bench|tests/bench/", MEASURES),
     ("tests/cases/README.md", r"tests/cases/run", IN_PART % "cases"),
@@ -94,7 +106,7 @@ def commands_of(lines):
 
 
 def readmes():
-    listed = subprocess.run(["git", "ls-files", "*README.md"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
+    listed = subprocess.run(["git", "ls-files", "*README.md", "docs/*.md"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
     return listed.stdout.split()
 
 
@@ -122,6 +134,8 @@ class Reader:
         """As it stands, but for what is this machine's: temporary files, a port that every README has."""
         for before, now in more.get("replace", []):
             command = command.replace(before, now)
+        if "program" in more:
+            command = "%s <<'the end of the program'\n%s\nthe end of the program" % (more["program"], command)
         return command.replace("/tmp/sample", self.folder + "/sample").replace("127.0.0.1:8080", self.http)
 
     def begin(self, command, folder, **environment):
@@ -208,7 +222,7 @@ def is_said(readme, text):
 
 def is_no_command(readme, language, lines):
     first = next((line for line in lines if line.strip()), "")
-    return language in ("yaml", "c", "sql") and not rows_for(readme, first) or is_said(readme, first)
+    return language in ("yaml", "c") or is_said(readme, first)
 
 
 def follow(checks, options, readme, used, reasons):
@@ -218,7 +232,7 @@ def follow(checks, options, readme, used, reasons):
         for language, lines in blocks_of(readme):
             if is_no_command(readme, language, lines):
                 continue
-            for command in ["\n".join(lines)] if language == "sql" else commands_of(lines):
+            for command in ["\n".join(lines)] if language not in ("", "sh") else commands_of(lines):
                 if is_said(readme, command):
                     continue
                 found = rows_for(readme, command)
