@@ -14,7 +14,8 @@
  *     session for good (is_fatal), with words for a person. Numbers begin anew only where the profile says so, by the
  *     clock (fix_session_renumber()), or when the venue does it and the host has said that it may.
  *   - It never takes a message that is missing as not there: it asks, delivers nothing behind it until it has come, and
- *     says so when a gap stays (FIX_DO_MISSED): then the state of the orders is to be asked for.
+ *     says so when it does not come (FIX_DO_MISSED): then the state of the orders is to be asked for. What it has in hand it
+ *     delivers, whatever a gap fill says.
  *
  * Thread: one at a time. */
 #ifndef TW_FIX_SESSION_H
@@ -30,7 +31,7 @@ enum {
     FIX_ACTIONS_MAX = 16,         /* of one input */
     FIX_HELD_MAX = 256,           /* messages behind a gap; more are asked for again */
     FIX_HELD_BYTES_MAX = 1 << 20, /* all of them */
-    FIX_GAP_TRIES_MAX = 3,        /* a gap is asked for so often; then the connection is made anew */
+    FIX_GAP_TRIES_MAX = 3,        /* a gap is asked for so often; then it is given up, and said (FIX_DO_MISSED) */
 };
 
 /* Monotonic: time-outs. Wall: SendingTime. One reading for an input. */
@@ -56,8 +57,8 @@ enum fix_phase { FIX_DOWN, FIX_LOGON, FIX_UP, FIX_LOGOUT };
 
 enum fix_do {
     FIX_DO_RENUMBER, /* next_out, next_in: from here on both count from these; write down, before anything else */
-    FIX_DO_SEND,     /* bytes, n, seq: write down that seq is used up, then send */
-    FIX_DO_DELIVER,  /* an application message, or a Reject of ours (3): message. In order, each number once */
+    FIX_DO_SEND,     /* bytes, n, seq: write down that seq is used up (0: none is, a gap fill), then send */
+    FIX_DO_DELIVER,  /* an application message, or their Reject (3) of one of ours: message. In order, each number once */
     FIX_DO_EXPECT,   /* next_in: what came before it is done; write down (not to be waited for) */
     FIX_DO_UP,       /* logged on */
     FIX_DO_MISSED,   /* from..to of theirs will never come, and may have been reports: ask for the state of the orders */
@@ -69,9 +70,9 @@ struct fix_action {
     enum fix_do what;
     const char *bytes; /* SEND; points into the actions */
     size_t n;
-    uint64_t seq;
+    uint64_t seq;              /* SEND */
     char type[FIX_TYPE_BYTES]; /* SEND: 35 */
-    const struct fix_message *message; /* DELIVER; valid until the next input */
+    const struct fix_message *message; /* DELIVER; valid until the next message or more */
     uint64_t next_out, next_in;
     uint64_t from, to;
     bool is_fatal; /* END: not to be connected again before a person has looked */
@@ -95,7 +96,7 @@ TW_MUST_CHECK tw_status fix_session_new(const struct fix_session_options *option
                                         struct fix_session **ret, struct tw_error *error);
 void fix_session_free(struct fix_session *session); /* NULL is allowed */
 
-/* ---- Inputs. Each fills *ret anew. ---- */
+/* ---- Inputs. Each fills *ret anew. While a message is delivered, orders may be sent, with other actions. ---- */
 
 /* A connection stands: the Logon goes out. password: 554, in that message and nowhere else; NULL or "" = none. */
 void fix_session_on_connected(struct fix_session *session, struct fix_now now, const char *password,

@@ -50,7 +50,7 @@ void fix_store_close(struct fix_store *store);
 
 struct fix_store_numbers fix_store_numbers(const struct fix_store *store);
 
-/* For FIX_DO_SEND, before the send: seq is used up, and this is what it was used for. Blocks: for the disk only when a
+/* For FIX_DO_SEND, before the send: seq is used up (0: none is), and this is what it was used for. Blocks: for the disk only when a
  * reservation ends in a burst. Fails: TW_IO: the message must not be sent, and the store takes nothing more until it is
  * opened anew; the number may be used up. TW_INVALID: seq is below what was used already; nothing is written. */
 TW_MUST_CHECK tw_status fix_store_out(struct fix_store *store, uint64_t seq, int64_t now_wall_ns, const char *bytes,
