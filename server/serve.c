@@ -16,12 +16,12 @@
 #include "metrics_service.h"
 #include "notify.h"
 #include "paper_service.h"
+#include "plugins.h"
 #include "readers.h"
 #include "reflection.h"
 #include "services.h"
 
 #include <tradewake/adapters/paper.h>
-#include <tradewake/adapters/plugin.h>
 #include <tradewake/adapters/remote.h>
 #include <tradewake/base/accept.h>
 #include <tradewake/base/clock.h>
@@ -65,7 +65,7 @@ struct server {
     void *paper, *plugin, *remote; /* NULL = not open */
     struct tw_engine_adapter adapters[3];
     struct tw_plugin_entry plugin_entries[TW_PLUGINS_MAX];
-    struct tw_plugin_list plugin_list;
+    struct tw_plugins_own plugins_own;
     char paper_dir[512], journal_dir[512], history_path[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
@@ -268,7 +268,16 @@ static void plugins_list(struct server *server)
             .library = settings->plugins[i].library,
             .in_process = settings->plugins[i].in_process,
         };
-    server->plugin_list = (struct tw_plugin_list){server->plugin_entries, settings->n_plugins};
+    server->plugins_own = (struct tw_plugins_own){
+        .list = {server->plugin_entries, settings->n_plugins},
+        .hosts = {.program = "/proc/self/exe",
+                  .state_dir = settings->state_dir[0] != '\0' ? settings->state_dir : NULL,
+                  .threads_max = settings->executor_threads_max,
+                  .threads_lost_max = settings->executor_threads_lost_max,
+                  .realtime = settings->executor_realtime == TW_REALTIME_AUTO,
+                  .pinned = settings->executor_pinned,
+                  .core_dumps = settings->core_dumps},
+    };
 }
 
 static tw_status remote_open(struct server *server, struct tw_error *error)
@@ -298,10 +307,10 @@ static tw_status adapters_open(struct server *server, struct tw_error *error)
     server->adapters[0] = (struct tw_engine_adapter){&tw_adapter_paper, server->paper};
     plugins_list(server);
     options.state_dir = NULL;
-    options.own = &server->plugin_list;
+    options.own = &server->plugins_own;
     if (status == TW_OK)
-        status = tw_adapter_plugin.open(&options, &server->plugin, error);
-    server->adapters[1] = (struct tw_engine_adapter){&tw_adapter_plugin, server->plugin};
+        status = tw_adapter_plugins.open(&options, &server->plugin, error);
+    server->adapters[1] = (struct tw_engine_adapter){&tw_adapter_plugins, server->plugin};
     return status == TW_OK ? remote_open(server, error) : status;
 }
 
@@ -547,6 +556,7 @@ static void server_close(struct server *server)
     if (server->executor != NULL)
         calls_await(server);
     tw_remote_quiet(server->remote); /* it calls and tells on a thread of its own */
+    tw_plugins_quiet(server->plugin);
     tw_reactor_stop(server->reactor);
     if (tw_executor_stop(server->executor) > 0)
         server_abandon(server);
@@ -555,7 +565,7 @@ static void server_close(struct server *server)
     tw_engine_stop(engine);
     if (server->paper != NULL)
         tw_adapter_paper.close(server->paper);
-    tw_adapter_plugin.close(server->plugin);
+    tw_adapter_plugins.close(server->plugin);
     tw_adapter_remote.close(server->remote);
     tw_health_clear();
     tw_access_close(server->access);

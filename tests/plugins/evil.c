@@ -1,18 +1,21 @@
 /* A plugin that breaks the contract: the simulated broker executes as it should, and then this one lies about the first open
- * of a session, or worse. Setting does:
+ * of a session, or worse. Setting does,
+ * of whichever session has it first:
  *   size, code, text, below_zero, more   the answer's declared size, its outcome, its ids, its numbers are rubbish
  *   done_not_sent, refused_filled, nothing_filled, no_position   it contradicts itself
  *   overrun       writes past the end of its answer, by as much as it declares to be its size
  *   setlocale, mask   changes what is the process's
  *   list          a position of a size that there is not; cut: a list that stops in the middle, and says so
  *   hang, late    comes back never; after nine tenths of a second, whatever the deadline is
- *   crash         of course */
+ *   abort, crash, exit, kill   of course: after the order was carried out; early: before it was, once in a ledger */
 #define _GNU_SOURCE
 #include "sim.h"
 
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +24,7 @@ const int sim_keeps_deadlines = 0;
 const int sim_is_one_at_a_time = PLUGIN_THREADS != TWP_THREADS_FREE;
 
 static atomic_int is_told, has_opened;
-static char does[32];
+static char does[32], ledger[256];
 
 static int is(const char *what)
 {
@@ -38,8 +41,10 @@ static int32_t evil_check(const struct twp_setting *settings, uint32_t n, struct
 
 static int32_t evil_session_open(const struct twp_open *open, struct twp_session **ret, struct twp_words *words)
 {
-    if (atomic_exchange(&is_told, 1) == 0)
+    if (sim_setting(open, "does")[0] != '\0' && atomic_exchange(&is_told, 1) == 0) {
         strncpy(does, sim_setting(open, "does"), sizeof does - 1);
+        strncpy(ledger, sim_setting(open, "ledger"), sizeof ledger - 1);
+    }
     return sim_session_open(open, ret, words);
 }
 
@@ -85,13 +90,30 @@ static int32_t lie(int32_t outcome, struct twp_result *ret)
     return outcome;
 }
 
+/* Who does it in every process reaches no order. */
+static int early_begin(void)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/.early", ledger);
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return file >= 0;
+}
+
 static int32_t evil_execute(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
 {
     if (order->op != TWP_OP_OPEN || atomic_exchange(&has_opened, 1) != 0)
         return sim_execute(session, order, ret);
-    int32_t outcome = sim_execute(session, order, ret);
-    if (is("crash"))
+    if (is("early") && early_begin())
         abort();
+    int32_t outcome = sim_execute(session, order, ret);
+    if (is("abort"))
+        abort();
+    if (is("crash"))
+        *(volatile int *)(uintptr_t)strtoul("16", NULL, 10) = 1; /* where the compiler does not see it coming */
+    if (is("exit"))
+        exit(0);
+    if (is("kill"))
+        raise(SIGKILL);
     if (is("hang"))
         hang();
     return lie(outcome, ret);

@@ -3,10 +3,14 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #define ONE        INT64_C(100000000)
 #define NS_PER_MS  INT64_C(1000000)
@@ -44,6 +48,7 @@ struct account {
     unsigned calls;
     uint64_t last_ticket;
     twp_decimal balance;
+    int ledger; /* a file; -1 = none */
     struct twp_position *positions;
     struct twp_pending *orders;
     struct done *done;
@@ -56,6 +61,7 @@ struct twp_session {
     int64_t latency_ns;
     int first, first_code;
     unsigned drop_every; /* 0 = never */
+    int stamps;          /* a file; -1 = none */
     atomic_int is_dead;
     atomic_int inside; /* calls */
 };
@@ -112,8 +118,9 @@ int32_t sim_check(const struct twp_setting *settings, uint32_t n, struct twp_wor
         } else if (strcmp(key, "first_open") == 0) {
             if (first_of(value) < 0)
                 return wrong(words, key, value, "reply_lost, call_lost, refused or hang_up");
-        } else if (strcmp(key, "by_code") != 0 && strcmp(key, "drop_every") != 0 && strcmp(key, "password") != 0) {
-            return wrong(words, key, value, "one of latency, first_open, by_code, drop_every, password as a key");
+        } else if (strcmp(key, "by_code") != 0 && strcmp(key, "drop_every") != 0 && strcmp(key, "password") != 0 &&
+                   strcmp(key, "ledger") != 0 && strcmp(key, "stamps") != 0) {
+            return wrong(words, key, value, "one of latency, first_open, by_code, drop_every, ledger, stamps, password as a key");
         }
     }
     return TWP_DONE;
@@ -126,6 +133,8 @@ static void text_set(char *to, size_t size, const char *from)
 
 /* ---- Sessions ---- */
 
+static void ledger_open(struct account *account, const char *folder);
+
 static struct account *account_obtain(const struct twp_open *open)
 {
     pthread_mutex_lock(&accounts_lock);
@@ -137,6 +146,7 @@ static struct account *account_obtain(const struct twp_open *open)
         pthread_mutex_init(&account->lock, NULL);
         account->is_netting = open->is_netting;
         account->balance = 10000 * ONE;
+        ledger_open(account, sim_setting(open, "ledger"));
         account->next = accounts;
         accounts = account;
     }
@@ -158,12 +168,16 @@ int32_t sim_session_open(const struct twp_open *open, struct twp_session **ret, 
     session->first = by_code[0] != '\0' ? FIRST_BY_CODE : first_of(sim_setting(open, "first_open"));
     session->drop_every = (unsigned)atoi(sim_setting(open, "drop_every"));
     session->first_code = by_code[0] != '\0' ? atoi(by_code) : 0;
+    const char *stamps = sim_setting(open, "stamps");
+    session->stamps = stamps[0] != '\0' ? openat(AT_FDCWD, stamps, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     *ret = session;
     return TWP_DONE;
 }
 
 void sim_session_close(struct twp_session *session)
 {
+    if (session->stamps >= 0)
+        close(session->stamps);
     free(session);
 }
 
@@ -493,19 +507,63 @@ static int32_t drop(struct twp_session *session, struct twp_result *ret)
     return TWP_SESSION_LOST;
 }
 
-static int32_t trade(struct account *account, const struct twp_order *order, struct twp_result *ret)
+/* Under the account's lock. */
+static int32_t carry_out(struct account *account, const struct twp_order *order, struct twp_result *ret)
 {
-    pthread_mutex_lock(&account->lock);
     int32_t outcome = doing[order->op](account, order, ret);
     if (outcome == TWP_DONE || outcome == TWP_PARTIAL || outcome == TWP_NO_CHANGE)
         remember(account, order->client_order_id, outcome, ret);
+    return outcome;
+}
+
+/* What is in the ledger is carried out, whatever happens to this process; until then nobody has heard of it. */
+static int32_t trade(struct account *account, const struct twp_order *order, struct twp_result *ret)
+{
+    pthread_mutex_lock(&account->lock);
+    int32_t outcome = carry_out(account, order, ret);
+    bool is_done = outcome == TWP_DONE || outcome == TWP_PARTIAL;
+    if (is_done && account->ledger >= 0 && write(account->ledger, order, sizeof *order) != (ssize_t)sizeof *order)
+        abort();
     pthread_mutex_unlock(&account->lock);
     return outcome;
+}
+
+/* What earlier processes carried out comes to the same again. */
+static void ledger_open(struct account *account, const char *folder)
+{
+    char path[512];
+    struct twp_order order;
+    account->ledger = -1;
+    if (folder[0] == '\0')
+        return;
+    snprintf(path, sizeof path, "%s/%s", folder, account->key);
+    account->ledger = openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    while (account->ledger >= 0 && read(account->ledger, &order, sizeof order) == (ssize_t)sizeof order) {
+        struct twp_result result = {.size = sizeof result, .remaining_volume = TWP_UNSET};
+        (void)carry_out(account, &order, &result);
+    }
+}
+
+struct stamp {
+    int64_t mono_ns;
+    char client_order_id[TWP_CLIENT_BYTES];
+    char unused[64 - 8 - TWP_CLIENT_BYTES];
+};
+
+static void stamp_write(const struct twp_session *session, const struct twp_order *order, int64_t mono_ns)
+{
+    struct stamp stamp = {.mono_ns = mono_ns};
+    if (session->stamps < 0)
+        return;
+    memcpy(stamp.client_order_id, order->client_order_id, sizeof stamp.client_order_id);
+    if (write(session->stamps, &stamp, sizeof stamp) != (ssize_t)sizeof stamp)
+        abort();
 }
 
 static int32_t execute_now(struct twp_session *session, const struct twp_order *order, struct twp_result *ret)
 {
     int64_t from = sim_mono_ns();
+    stamp_write(session, order, from);
     int first = first_taken(session, order);
     if (session->is_dead) {
         ret->flags |= TWP_F_NOT_SENT;

@@ -5,6 +5,9 @@
  *   latency      "130ms": half out, half back
  *   first_open   what happens to the first open of the account: reply_lost, call_lost, refused, hang_up
  *   drop_every   "50": every 50th call loses its session, in turns before and after it was executed
+ *   ledger       a folder: what the account has carried out is in FOLDER/KEY, one struct twp_order after the other, and is known
+ *                again to the next process
+ *   stamps       a file: the id of each order and when its call began (CLOCK_MONOTONIC), 64 bytes each
  *   by_code      "136": what the first open returns, as a platform's number, without executing anything */
 #ifndef TESTS_PLUGINS_SIM_H
 #define TESTS_PLUGINS_SIM_H

@@ -50,7 +50,6 @@ static const struct {
     {"a plugin that is a path", "plugins:\n  a: /a.so\n", "F:2:3: plugins: found \"a\", expected a mapping with library"},
     {"a plugin without a library", "plugins:\n  a: {in_process: true}\n", "F:2:3: plugins.a has no library"},
     {"a library that is looked for", "plugins:\n  a: {library: a.so, in_process: true}\n", "F:2:16: plugins.a.library: found \"a.so\", expected a path from the root"},
-    {"a plugin in a process of its own", "plugins:\n  a: {library: /a.so}\n", "F:2:3: plugins.a: in_process is false"},
     {"a plugin's wrong key", "plugins:\n  a: {library: /a.so, in_process: true, inprocess: yes}\n", "F:2:52: plugins.a.inprocess: unknown"},
     {"a plugin twice", "plugins:\n  a: {library: /a.so, in_process: true}\n  a: {library: /a.so, in_process: true}\n", "F:3:3: plugins: found \"a\", expected each plugin once"},
     {"a bridge in plain text to elsewhere", "bridges: {a: {address: '10.0.0.1:5'}}\n", "F:1:14: bridges.a: found 10.0.0.1:5 without ca"},
@@ -64,13 +63,14 @@ static const struct {
 
 Test(config_settings, plugins_are_taken_from_the_file)
 {
-    apply("plugins:\n  mt4-a: {library: /opt/a.so, in_process: true}\n  b: {in_process: yes, library: /opt/b.so}\n");
+    apply("plugins:\n  mt4-a: {library: /opt/a.so, in_process: true}\n  b: {library: /opt/b.so}\n");
 
     cr_expect_eq(report.n, 0, "%s", report.problems[0].text);
     cr_assert_eq(settings.n_plugins, 2);
     cr_expect_str_eq(settings.plugins[0].name, "mt4-a");
     cr_expect_str_eq(settings.plugins[0].library, "/opt/a.so");
     cr_expect(settings.plugins[0].in_process);
+    cr_expect_not(settings.plugins[1].in_process, "a process of its own, unless somebody says otherwise");
     cr_expect_eq(settings.plugins[1].line, 3);
     cr_expect_str_eq(settings.plugins[1].library, "/opt/b.so");
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { CALLS_MAX_DEFAULT = 32, CALL_TIMEOUT_MS_DEFAULT = 2000, SETTLE_MS_DEFAULT = 60000, TIMES_MS_MAX = 600000 };
 
@@ -203,6 +204,43 @@ void library_words_tell(struct library *library)
         tw_log(TW_LOG_WARN, "plugin.log", "adapter=plugin:%s left_out=%u", library->name, dropped);
 }
 
+/* ---- Turns ---- */
+
+bool library_turn_take(struct library *library, int64_t until_mono_ns, int64_t call_until_mono_ns)
+{
+    const struct timespec until = {until_mono_ns / TW_NS_PER_S, until_mono_ns % TW_NS_PER_S};
+    if (library->caps.thread_model != TWP_THREADS_GLOBAL)
+        return true;
+    pthread_mutex_lock(&library->gate.lock);
+    for (int status = 0; library->gate.is_taken && status == 0;)
+        status = pthread_cond_clockwait(&library->gate.given, &library->gate.lock, CLOCK_MONOTONIC, &until);
+    bool is_mine = !library->gate.is_taken;
+    if (is_mine) {
+        library->gate.is_taken = true;
+        library->gate.due_mono_ns = call_until_mono_ns + LIBRARY_GRACE_NS;
+    }
+    pthread_mutex_unlock(&library->gate.lock);
+    return is_mine;
+}
+
+void library_turn_give(struct library *library)
+{
+    if (library->caps.thread_model != TWP_THREADS_GLOBAL)
+        return;
+    pthread_mutex_lock(&library->gate.lock);
+    library->gate.is_taken = false;
+    pthread_cond_signal(&library->gate.given);
+    pthread_mutex_unlock(&library->gate.lock);
+}
+
+bool library_is_stuck(struct library *library)
+{
+    pthread_mutex_lock(&library->gate.lock);
+    bool is_stuck = library->gate.is_taken && tw_mono_ns() > library->gate.due_mono_ns;
+    pthread_mutex_unlock(&library->gate.lock);
+    return is_stuck;
+}
+
 /* ---- The border ---- */
 
 void border_enter(struct border *border)
@@ -267,10 +305,14 @@ tw_status library_load(const struct tw_plugin_entry *entry, struct library **ret
     }
     snprintf(library->name, sizeof library->name, "%s", entry->name);
     pthread_mutex_init(&library->words.lock, NULL);
+    pthread_mutex_init(&library->gate.lock, NULL);
+    pthread_cond_init(&library->gate.given, NULL);
     library->host = (struct twp_host){.size = sizeof library->host, .abi = TWP_ABI, .ctx = library, .log = on_log, .mono_ns = on_mono_ns};
     tw_status status = load(entry, library, error);
     if (status != TW_OK) {
         pthread_mutex_destroy(&library->words.lock);
+        pthread_mutex_destroy(&library->gate.lock);
+        pthread_cond_destroy(&library->gate.given);
         free(library->locale);
         free(library);
         return status;

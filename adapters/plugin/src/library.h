@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#define LIBRARY_GRACE_NS (1000 * INT64_C(1000000)) /* after its deadline a call is lost, as for the executor */
 enum { WORDS_MAX = 64, WORD_BYTES = 320 };
 
 struct library {
@@ -25,6 +26,14 @@ struct library {
     char *locale; /* of the process, before it was loaded */
 
     atomic_uint misbehaved; /* contract breaks so far */
+
+    /* GLOBAL alone: one call at a time in the whole library. Guarded by gate.lock, which no call is made under. */
+    struct {
+        pthread_mutex_t lock;
+        pthread_cond_t given;
+        bool is_taken;
+        int64_t due_mono_ns; /* when the call in it is over, and lost */
+    } gate;
 
     /* What it said through its log callback, and what we have to say of it: workers write no log lines, so it waits here
      * for library_words_tell(). Guarded by words.lock, which is held for a copy of one line. */
@@ -51,6 +60,13 @@ TW_MUST_CHECK tw_status library_check(const struct twp_plugin *about, bool in_pr
 void library_misbehaved(struct library *library, const char *what);
 /* Writes down what has been said since the last time. Thread: any that may log. */
 void library_words_tell(struct library *library);
+
+/* Around all that is done with a session of it: where it takes one call at a time, this one's turn, for a call that ends by
+ * call_until. False: it did not come until then, and nothing may be called. */
+TW_MUST_CHECK bool library_turn_take(struct library *library, int64_t until_mono_ns, int64_t call_until_mono_ns);
+void library_turn_give(struct library *library);
+/* The call that has the turn is lost: nobody else will ever have it. Thread: any. */
+bool library_is_stuck(struct library *library);
 
 /* Around every call into it: what it must not change in our process is as it was. */
 struct border {

@@ -100,6 +100,43 @@ static void plugins_capabilities(void *session, struct tw_capabilities *ret)
     session_capabilities(session, ret);
 }
 
+bool tw_plugin_about(void *adapter, const char *name, struct tw_plugin_about *ret)
+{
+    static const char *const models[] = {[TWP_THREADS_GLOBAL] = "GLOBAL",
+                                         [TWP_THREADS_SESSION] = "SESSION",
+                                         [TWP_THREADS_AFFINE] = "AFFINE",
+                                         [TWP_THREADS_FREE] = "FREE"};
+    const struct plugins *plugins = adapter;
+    const struct library *library = NULL;
+    for (size_t i = 0; i < plugins->n && library == NULL; i++)
+        if (strcmp(plugins->libraries[i]->name, name) == 0)
+            library = plugins->libraries[i];
+    if (library == NULL)
+        return false;
+    *ret = (struct tw_plugin_about){
+        .hedging = (library->caps.can & TWP_CAN_HEDGING) != 0,
+        .netting = (library->caps.can & TWP_CAN_NETTING) != 0,
+        .lookup = (library->caps.can & TWP_CAN_LOOKUP) != 0,
+        .reduce_only = (library->caps.can & TWP_CAN_REDUCE_ONLY) != 0,
+        .id_strength = (uint32_t)library->caps.id_strength,
+        .calls_max = library->caps.calls_max,
+        .sessions_max = library->caps.sessions_max,
+        .call_timeout_ms = library->caps.call_timeout_ms,
+        .settle_ms = library->caps.settle_ms,
+    };
+    snprintf(ret->threads, sizeof ret->threads, "%s", models[library->caps.thread_model]);
+    return true;
+}
+
+bool tw_plugin_is_stuck(void *adapter)
+{
+    const struct plugins *plugins = adapter;
+    for (size_t i = 0; i < plugins->n; i++)
+        if (library_is_stuck(plugins->libraries[i]))
+            return true;
+    return false;
+}
+
 static void plugins_execute(void *session, struct tw_adapter_call *call)
 {
     session_execute(session, call);

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include "border.h"
+#include "hand.h"
 
 #include <tradewake/adapters/secret.h>
 #include <tradewake/base/clock.h>
@@ -17,11 +18,11 @@
 #define LOOK_NS          (250 * TW_NS_PER_MS) /* the keeper's pace: quotes and events */
 #define REOPEN_NS_MIN    (100 * TW_NS_PER_MS)
 #define REOPEN_NS_MAX    (5 * TW_NS_PER_S)
-#define GRACE_NS         TW_NS_PER_S /* after its deadline a call is lost, as for the executor */
 enum { KEEPER_STACK_BYTES = 512 * 1024, ITEMS_MAX = 100000, WHY_BYTES = 320 };
 
 struct link {
     struct twp_session *handle;
+    struct hand *hand; /* AFFINE: who makes its calls; else NULL, and the caller does */
     struct link *next;
     uint32_t calls; /* inside the library now, the keeper's too; */
     uint32_t taken; /* of these, the workers' */
@@ -93,7 +94,7 @@ static struct link *link_take(struct session *session, int64_t until_mono_ns, bo
     if (link != NULL) {
         link->calls++;
         link->taken++;
-        link->due_mono_ns = until_mono_ns + GRACE_NS;
+        link->due_mono_ns = until_mono_ns + LIBRARY_GRACE_NS;
     }
     pthread_mutex_unlock(&session->lock);
     return link;
@@ -125,8 +126,16 @@ static void link_give(struct session *session, struct link *link, int32_t outcom
     pthread_mutex_unlock(&session->lock);
 }
 
-/* For the keeper: one that no order waits for. */
-static struct link *link_borrow(struct session *session)
+static void link_back(struct session *session, struct link *link, int32_t outcome)
+{
+    pthread_mutex_lock(&session->lock);
+    link->taken += session->calls_max > 1; /* link_give() takes it back */
+    pthread_mutex_unlock(&session->lock);
+    link_give(session, link, outcome);
+}
+
+/* For the keeper: one that no order waits for, and the library's turn, at once or not at all where that matters. */
+static struct link *link_borrow(struct session *session, int64_t until_mono_ns, bool is_patient)
 {
     bool is_free = session->calls_max > 1;
     pthread_mutex_lock(&session->lock);
@@ -140,15 +149,16 @@ static struct link *link_borrow(struct session *session)
         link->due_mono_ns = INT64_MAX; /* if it does not come back, nobody looks */
     }
     pthread_mutex_unlock(&session->lock);
-    return link;
+    if (link == NULL || library_turn_take(session->library, is_patient ? until_mono_ns : 0, until_mono_ns))
+        return link;
+    link_back(session, link, TWP_DONE);
+    return NULL;
 }
 
 static void link_return(struct session *session, struct link *link, int32_t outcome)
 {
-    pthread_mutex_lock(&session->lock);
-    link->taken += session->calls_max > 1; /* link_give() takes it back */
-    pthread_mutex_unlock(&session->lock);
-    link_give(session, link, outcome);
+    library_turn_give(session->library);
+    link_back(session, link, outcome);
 }
 
 /* ---- Calls ---- */
@@ -169,7 +179,13 @@ static void not_asked(struct tw_ack *ack, tw_reason reason, const char *words)
 
 typedef void refuse_fn(struct tw_ack *ack, tw_reason reason, const char *words);
 
-/* A link, or a refusal in ack: nothing has been sent then. */
+static void end(struct session *session, struct link *link, int32_t outcome)
+{
+    library_turn_give(session->library);
+    link_give(session, link, outcome);
+}
+
+/* A link, and the library's turn, or a refusal in ack: nothing has been sent then. */
 static struct link *begin(struct session *session, struct tw_ack *ack, int64_t until_mono_ns, refuse_fn *refuse)
 {
     bool is_connected = true;
@@ -182,8 +198,12 @@ static struct link *begin(struct session *session, struct tw_ack *ack, int64_t u
     if (link == NULL) {
         refuse(ack, is_connected ? REASON(BUSY) : REASON(NO_CONNECTION),
                is_connected ? "every session at the broker was busy" : "no session at the broker");
-    } else if (tw_mono_ns() >= until_mono_ns) {
+    } else if (!library_turn_take(session->library, until_mono_ns, until_mono_ns)) {
         link_give(session, link, TWP_DONE);
+        refuse(ack, REASON(BUSY), "the library was busy: it takes one call at a time");
+        link = NULL;
+    } else if (tw_mono_ns() >= until_mono_ns) {
+        end(session, link, TWP_DONE);
         refuse(ack, REASON(TIMEOUT), "the deadline passed while it waited for a session");
         link = NULL;
     }
@@ -225,20 +245,61 @@ static bool guards_hold(const struct exchange *exchange)
 }
 
 typedef int32_t order_fn(struct twp_session *session, const struct twp_order *order, struct twp_result *ret);
+typedef int32_t list_fn(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list);
 
-static int32_t order_call(struct session *session, struct link *link, order_fn *function, struct exchange *exchange)
+/* A call into the library, by whoever has to make it. */
+struct calling {
+    struct session *session;
+    struct link *link;
+    int32_t outcome;
+    union {
+        struct {
+            order_fn *function;
+            struct exchange *exchange;
+        } order;
+        struct {
+            list_fn *function;
+            const struct twp_list *list;
+            int64_t until_mono_ns;
+        } list;
+        struct {
+            struct twp_account *account;
+            int64_t until_mono_ns;
+        } account;
+        struct {
+            const struct twp_open *open;
+            struct twp_session **ret;
+            struct twp_words *words;
+        } login;
+    };
+};
+
+static int32_t call_make(struct calling *calling, struct hand *hand, hand_fn *run)
 {
+    hand_do(hand, run, calling);
+    return calling->outcome;
+}
+
+static void order_run(void *context)
+{
+    struct calling *calling = context;
+    struct exchange *exchange = calling->order.exchange;
     struct border border;
     exchange->result = (struct twp_result){.size = sizeof exchange->result, .remaining_volume = TWP_UNSET};
     guards_set(exchange);
     border_enter(&border);
-    int32_t outcome = function(link->handle, &exchange->order, &exchange->result);
-    border_leave(session->library, &border);
+    calling->outcome = calling->order.function(calling->link->handle, &exchange->order, &exchange->result);
+    border_leave(calling->session->library, &border);
     if (!guards_hold(exchange)) {
-        library_misbehaved(session->library, "it wrote past the end of its answer");
+        library_misbehaved(calling->session->library, "it wrote past the end of its answer");
         exchange->result.size = 0; /* nothing of it is believed */
     }
-    return outcome;
+}
+
+static int32_t order_call(struct session *session, struct link *link, order_fn *function, struct exchange *exchange)
+{
+    struct calling calling = {.session = session, .link = link, .order = {function, exchange}};
+    return call_make(&calling, link->hand, order_run);
 }
 
 void session_execute(struct session *session, struct tw_adapter_call *call)
@@ -258,7 +319,7 @@ void session_execute(struct session *session, struct tw_adapter_call *call)
                                      session->library->caps.code_table, &call->ack);
     if (what != NULL)
         library_misbehaved(session->library, what);
-    link_give(session, link, outcome);
+    end(session, link, outcome);
 }
 
 void session_lookup(struct session *session, struct tw_adapter_call *call)
@@ -277,7 +338,7 @@ void session_lookup(struct session *session, struct tw_adapter_call *call)
     const char *what = border_found(outcome, &exchange.result, session->library->caps.code_table, &call->ack);
     if (what != NULL)
         library_misbehaved(session->library, what);
-    link_give(session, link, outcome);
+    end(session, link, outcome);
 }
 
 /* ---- Lists ---- */
@@ -347,18 +408,34 @@ static int32_t on_instrument_item(void *ctx, const void *item)
     return 0;
 }
 
-typedef int32_t list_fn(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list);
+static void list_run(void *context)
+{
+    struct calling *calling = context;
+    struct border border;
+    border_enter(&border);
+    calling->outcome = calling->list.function(calling->link->handle, calling->list.until_mono_ns, calling->list.list);
+    border_leave(calling->session->library, &border);
+}
 
 /* TWP_DONE: whole. */
 static int32_t list_call(struct session *session, struct link *link, list_fn *function, int64_t until_mono_ns,
                          int32_t (*add)(void *ctx, const void *item), struct taking *taking)
 {
     const struct twp_list list = {.size = sizeof list, .ctx = taking, .add = add};
+    struct calling calling = {.session = session, .link = link, .list = {function, &list, until_mono_ns}};
+    int32_t outcome = call_make(&calling, link->hand, list_run);
+    return outcome == TWP_DONE && taking->is_broken ? TWP_AMBIGUOUS : outcome;
+}
+
+static void account_run(void *context)
+{
+    struct calling *calling = context;
+    struct session *session = calling->session;
     struct border border;
     border_enter(&border);
-    int32_t outcome = function(link->handle, until_mono_ns, &list);
+    calling->outcome =
+        session->library->api.account(calling->link->handle, calling->account.until_mono_ns, calling->account.account);
     border_leave(session->library, &border);
-    return outcome == TWP_DONE && taking->is_broken ? TWP_AMBIGUOUS : outcome;
 }
 
 static int32_t account_call(struct session *session, struct link *link, int64_t until_mono_ns, struct tw_account *ret,
@@ -366,10 +443,8 @@ static int32_t account_call(struct session *session, struct link *link, int64_t 
 {
     struct twp_account account = {
         .size = sizeof account, .balance = TWP_UNSET, .equity = TWP_UNSET, .free_margin = TWP_UNSET};
-    struct border border;
-    border_enter(&border);
-    int32_t outcome = session->library->api.account(link->handle, until_mono_ns, &account);
-    border_leave(session->library, &border);
+    struct calling calling = {.session = session, .link = link, .account = {&account, until_mono_ns}};
+    int32_t outcome = call_make(&calling, link->hand, account_run);
     if (outcome == TWP_DONE && !border_account(&account, ret)) {
         library_misbehaved(session->library, "its account is none");
         outcome = TWP_AMBIGUOUS;
@@ -401,7 +476,7 @@ void session_snapshot(struct session *session, struct tw_adapter_call *call)
         not_asked(&call->ack, REASON(NO_CONNECTION), "the broker gave no whole list");
     if (!snapshot->complete)
         tw_snapshot_clear(snapshot);
-    link_give(session, link, outcome);
+    end(session, link, outcome);
 }
 
 /* ---- The keeper: telling the host ---- */
@@ -477,11 +552,11 @@ static int32_t on_event_item(void *ctx, const void *item)
 static void look(struct session *session)
 {
     const struct twp_api *api = &session->library->api;
-    struct link *link = api->quotes != NULL || api->events != NULL ? link_borrow(session) : NULL;
-    if (link == NULL)
-        return;
     struct taking taking = {.session = session};
     int64_t until_mono_ns = tw_mono_ns() + session->options.call_timeout_ns;
+    struct link *link = api->quotes != NULL || api->events != NULL ? link_borrow(session, until_mono_ns, false) : NULL;
+    if (link == NULL)
+        return;
     int32_t outcome = TWP_DONE;
     if (api->events != NULL)
         outcome = list_call(session, link, api->events, until_mono_ns, on_event_item, &taking);
@@ -510,7 +585,17 @@ static bool secrets_read(struct session *session, struct twp_setting *settings, 
     return true;
 }
 
-static int32_t login(struct session *session, const struct twp_setting *settings, struct twp_session **ret)
+static void login_run(void *context)
+{
+    struct calling *calling = context;
+    struct library *library = calling->session->library;
+    struct border border;
+    border_enter(&border);
+    calling->outcome = library->api.session_open(calling->login.open, calling->login.ret, calling->login.words);
+    border_leave(library, &border);
+}
+
+static int32_t login(struct session *session, struct link *link, const struct twp_setting *settings)
 {
     struct twp_words words = {.size = sizeof words};
     const struct twp_open open = {
@@ -523,28 +608,31 @@ static int32_t login(struct session *session, const struct twp_setting *settings
         .settings = settings,
         .n_settings = session->options.n_settings,
     };
-    struct border border;
-    border_enter(&border);
-    int32_t outcome = session->library->api.session_open(&open, ret, &words);
-    border_leave(session->library, &border);
+    struct calling calling = {.session = session, .link = link, .login = {&open, &link->handle, &words}};
+    if (!library_turn_take(session->library, open.deadline_mono_ns, open.deadline_mono_ns)) {
+        snprintf(session->why, sizeof session->why, "the library was busy: it takes one call at a time");
+        return TWP_RETRY_LATER;
+    }
+    int32_t outcome = call_make(&calling, link->hand, login_run);
+    library_turn_give(session->library);
     words.text[sizeof words.text - 1] = '\0';
     if (outcome != TWP_DONE)
         snprintf(session->why, sizeof session->why, "%s", words.text[0] != '\0' ? words.text : "the plugin did not log in");
     return outcome;
 }
 
-static bool handle_open(struct session *session, struct twp_session **ret)
+static bool handle_open(struct session *session, struct link *link)
 {
     uint32_t n = session->options.n_settings;
     struct twp_setting *settings = calloc(n + 1, sizeof *settings);
     struct tw_secret *secrets = calloc(n + 1, sizeof *secrets);
     bool is_open = settings != NULL && secrets != NULL && secrets_read(session, settings, secrets) &&
-                   login(session, settings, ret) == TWP_DONE;
+                   login(session, link, settings) == TWP_DONE;
     for (uint32_t i = 0; secrets != NULL && i < n; i++)
         tw_secret_wipe(&secrets[i]);
     free(secrets);
     free(settings);
-    if (is_open && *ret == NULL) {
+    if (is_open && link->handle == NULL) {
         library_misbehaved(session->library, "it opened a session, and gave none");
         snprintf(session->why, sizeof session->why, "the plugin gave no session");
         is_open = false;
@@ -552,10 +640,27 @@ static bool handle_open(struct session *session, struct twp_session **ret)
     return is_open;
 }
 
-static bool link_open(struct session *session)
+/* A thread of its own where the library wants one; NULL with why: there is none. */
+static struct link *link_new(struct session *session)
 {
     struct link *link = calloc(1, sizeof *link);
-    if (link == NULL || !handle_open(session, &link->handle)) {
+    bool wants_hand = session->library->caps.thread_model == TWP_THREADS_AFFINE;
+    if (link != NULL && wants_hand)
+        link->hand = hand_start(KEEPER_STACK_BYTES);
+    if (link == NULL || (wants_hand && link->hand == NULL)) {
+        free(link);
+        snprintf(session->why, sizeof session->why, "no memory, or no thread, for a session");
+        return NULL;
+    }
+    return link;
+}
+
+static bool link_open(struct session *session)
+{
+    struct link *link = link_new(session);
+    if (link == NULL || !handle_open(session, link)) {
+        if (link != NULL)
+            hand_end(link->hand);
         free(link);
         return false;
     }
@@ -568,12 +673,25 @@ static bool link_open(struct session *session)
     return true;
 }
 
-static void link_close(struct session *session, struct link *link)
+static void close_run(void *context)
 {
+    struct calling *calling = context;
     struct border border;
     border_enter(&border);
-    session->library->api.session_close(link->handle);
-    border_leave(session->library, &border);
+    calling->session->library->api.session_close(calling->link->handle);
+    border_leave(calling->session->library, &border);
+}
+
+/* Where the library's turn does not come, it keeps the session: nobody may call it. */
+static void link_close(struct session *session, struct link *link)
+{
+    struct calling calling = {.session = session, .link = link};
+    int64_t until_mono_ns = tw_mono_ns() + session->options.call_timeout_ns;
+    if (library_turn_take(session->library, until_mono_ns, until_mono_ns)) {
+        (void)call_make(&calling, link->hand, close_run);
+        library_turn_give(session->library);
+    }
+    hand_end(link->hand);
     free(link);
 }
 
@@ -606,7 +724,8 @@ static void links_overdue(struct session *session)
     int64_t now_mono_ns = tw_mono_ns();
     bool has_lost = false;
     pthread_mutex_lock(&session->lock);
-    for (struct link *link = session->links; link != NULL && session->calls_max == 1; link = link->next)
+    bool has_own_place = session->calls_max == 1 && session->library->caps.thread_model != TWP_THREADS_GLOBAL;
+    for (struct link *link = session->links; link != NULL && has_own_place; link = link->next)
         if (!link->is_lost && link->taken > 0 && now_mono_ns > link->due_mono_ns) {
             link_lose(session, link);
             has_lost = true;
@@ -639,9 +758,11 @@ static bool introduce(struct session *session)
     struct tw_account account = {.balance = TW_DECIMAL_UNSET, .equity = TW_DECIMAL_UNSET, .free_margin = TW_DECIMAL_UNSET};
     int64_t until_mono_ns = tw_mono_ns() + session->options.call_timeout_ns;
     bool is_netting = false, is_good = false;
-    struct link *link = link_borrow(session);
-    if (link == NULL)
+    struct link *link = link_borrow(session, until_mono_ns, true);
+    if (link == NULL) {
+        snprintf(session->why, sizeof session->why, "the library was busy: it takes one call at a time");
         return false;
+    }
     int32_t outcome = account_call(session, link, until_mono_ns, &account, &is_netting);
     bool has_account = outcome == TWP_DONE;
     if (has_account && is_netting == session->options.is_netting)
@@ -798,7 +919,7 @@ tw_status session_open(struct library *library, const struct tw_session_options 
 /* A keeper whose call never comes back keeps all that it may still touch. */
 void session_close(struct session *session)
 {
-    struct timespec until = timespec_of(tw_mono_ns() + 2 * session->options.call_timeout_ns + GRACE_NS);
+    struct timespec until = timespec_of(tw_mono_ns() + 2 * session->options.call_timeout_ns + LIBRARY_GRACE_NS);
     pthread_mutex_lock(&session->lock);
     session->is_closing = true;
     pthread_cond_signal(&session->news);

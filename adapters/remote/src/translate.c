@@ -126,6 +126,7 @@ static void modify_fill(const struct tw_order *order, struct execute_message *re
         modify->order_id = text(order->order_id);
     else
         modify->position_id = text(order->position_id[0] != '\0' ? order->position_id : order->symbol);
+    modify->symbol = text(order->symbol);
     modify->stop_loss = tw_decimal_text(order->stop_loss, ret->numbers[3]);
     modify->take_profit = tw_decimal_text(order->take_profit, ret->numbers[4]);
     if (order->op == TW_OP_MODIFY_ORDER) {

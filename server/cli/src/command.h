@@ -206,6 +206,7 @@ int run_token_key(struct session *session);
 int run_token_issue(struct session *session);
 int run_journal(struct session *session);
 int run_adapter_check(struct session *session);
+int run_plugin_host(struct session *session);
 int run_audit(struct session *session);
 int run_submit(struct session *session);
 int run_explain(struct session *session);

@@ -320,6 +320,17 @@ static const struct command_option adapter_check_options[] = {
     {.flag = "--volume", .value = "VOLUME", .rule = {.type = TW_VALUE_TEXT}, .default_text = "0.1", .help = "how much of it"},
     {.flag = "--part", .value = "VOLUME", .rule = {.type = TW_VALUE_TEXT}, .default_text = "0.04", .help = "how much of that is closed first"},
 };
+static const struct command_option plugin_host_options[] = {
+    {.flag = "--plugin", .value = "FILE", .rule = {.type = TW_VALUE_PATH}, .is_required = true, .help = "the vendor's library"},
+    {.flag = "--listen", .value = "ADDR", .rule = {.type = TW_VALUE_ADDRESS}, .is_required = true, .help = "unix:PATH, in a folder that nobody else can enter"},
+    {.flag = "--name", .value = "NAME", .rule = TEXT_RULE, .help = "in log lines; left out: the file's"},
+    {.flag = "--secrets", .value = "DIR", .rule = {.type = TW_VALUE_PATH}, .help = "where secret:NAME is a file"},
+    {.flag = "--parent", .value = "PID", .rule = {.type = TW_VALUE_INT, .max = INT32_MAX}, .default_text = "0", .help = "end with this process, which started it; 0: with none"},
+    {.flag = "--threads-max", .value = "N", .rule = {.type = TW_VALUE_INT, .max = 1000000}, .default_text = "0", .help = "as executor.threads_max"},
+    {.flag = "--threads-lost-max", .value = "N", .rule = {.type = TW_VALUE_INT, .max = 1000000}, .default_text = "0", .help = "with so many calls that do not come back it ends"},
+    {.flag = "--leaders", .value = "WORDS", .rule = TEXT_RULE, .default_text = "ordinary", .help = "realtime or ordinary, and pinned, core-dumps"},
+    {.flag = "--log-level", .value = "LEVEL", .rule = TEXT_RULE, .default_text = "info", .help = "debug, info, warn, error or none"},
+};
 static const struct command_option journal_verify_options[] = {JOURNAL_OPTIONS};
 static const struct command_option journal_dump_options[] = {
     JOURNAL_OPTIONS,
@@ -563,6 +574,10 @@ static const struct command table[] = {
      .summary = "Try out what a bridge to a broker promises, line by line; exit code 1 when something does not hold",
      .notes = "Opens and closes positions at the account: not for one with real money.",
      .examples = "  tradewake adapter-check --address unix:/run/bridge.sock --account demo-7"},
+    {.name = "plugin-host", OPTIONS(plugin_host_options), .run = run_plugin_host,
+     .summary = "Serve a vendor's library to the server over a unix socket, in a process of its own",
+     .notes = "The server starts it by itself for each of its plugins; by hand it is for trying a library out.",
+     .examples = "  tradewake plugin-host --plugin /opt/broker.so --listen unix:/run/user/0/broker.sock"},
     {.name = "version", .shared = TAKES_OUTPUT, .run = run_version, .json = "{version, contract, protobuf_c, compiler}",
      .summary = "Print the version",
      .examples = "  tradewake version\n  tradewake version -o json"},

@@ -200,6 +200,7 @@ int run_config_reference(struct session *session)
     }
     printf("\n# Libraries of brokers that followers may be created with, as adapter plugin:NAME; in this file only.\n"
            "# plugins:\n#   NAME:\n#     library: /opt/broker.so\n"
-           "#     # In the server itself: a crash of the library is one of the server.\n#     in_process: true\n");
+           "#     # true: in the server itself, not in a process of its own; a crash of the library is then one of the server.\n"
+           "#     in_process: false\n");
     return TW_EXIT_DONE;
 }

@@ -95,11 +95,6 @@ static void plugin_check(const struct reading *reading, const struct tw_plugin_s
     if (plugin->library[0] == '\0')
         report_add(reading->report, false, "%s:%u:%u: plugins.%s has no library", reading->file, plugin->line, plugin->column,
                    plugin->name);
-    else if (!plugin->in_process)
-        report_add(reading->report, false,
-                   "%s:%u:%u: plugins.%s: in_process is false, and a process of its own is not there yet; say in_process: true "
-                   "(a crash of the library is then one of the server)",
-                   reading->file, plugin->line, plugin->column, plugin->name);
 }
 
 static void read_plugin(const struct reading *reading, const yaml_node_t *key, const yaml_node_t *value)

@@ -6,10 +6,13 @@
 
 #include <tradewake/adapters/adapter.h>
 
+enum { TW_PLUGIN_ENTRIES_MAX = 16, TW_PLUGIN_ENTRY_NAME_MAX = 32 };
+
 struct tw_plugin_entry {
     const char *name;    /* as in "plugin:NAME" */
     const char *library; /* a path */
-    bool in_process;     /* in the server itself: a crash of the library is one of the server */
+    bool in_process;     /* in the server itself: a crash of the library is one of the server, and only FREE and SESSION are
+                          * taken. False: in a process of its own, which takes all four thread models */
 };
 
 /* tw_adapter_options.own. "plugin" alone is the only entry there is. */
@@ -18,6 +21,22 @@ struct tw_plugin_list {
     size_t n;
 };
 
+/* What a library says of itself, with our defaults in the place of 0. */
+struct tw_plugin_about {
+    char threads[16]; /* "FREE" */
+    bool hedging, netting, lookup, reduce_only;
+    uint32_t id_strength; /* as in the header: 0 none, 1 tag, 2 journal, 3 broker */
+    uint32_t calls_max;   /* at once in one session at the vendor */
+    uint32_t sessions_max; /* there for one account */
+    uint32_t call_timeout_ms, settle_ms;
+};
+
 extern const struct tw_adapter_ops tw_adapter_plugin;
+
+/* Thread: any. False: there is no such plugin. */
+bool tw_plugin_about(void *adapter, const char *name, struct tw_plugin_about *ret);
+
+/* A library that takes one call at a time is in one that does not come back: nothing of it can be called any more. Thread: any. */
+bool tw_plugin_is_stuck(void *adapter);
 
 #endif

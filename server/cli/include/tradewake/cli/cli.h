@@ -53,6 +53,16 @@ struct tw_cli_serving {
     void (*on_end)(void *context); /* it was told to stop; not called when it could not start */
 };
 
+/* A library that is to have a process of its own. Texts are never NULL. */
+struct tw_cli_plugin_host {
+    const char *library, *name, *listen;
+    const char *secrets;  /* where "secret:NAME" is a file; "" = nowhere */
+    uint32_t parent;      /* the process with which it ends; 0 = none */
+    uint32_t threads_max, threads_lost_max; /* 0 = the executor's own */
+    bool realtime, pinned, core_dumps;
+    enum tw_log_level log_level;
+};
+
 /* What the program brings along: the serving side, so that the commands do not depend on it. */
 struct tw_cli_host {
     const char *version;
@@ -60,6 +70,7 @@ struct tw_cli_host {
     int (*journal)(const struct tw_cli_journal *wanted); /* returns the exit code */
     int (*audit)(const struct tw_cli_audit *wanted);     /* likewise */
     int (*adapter_check)(const struct tw_cli_adapter_check *wanted);
+    int (*plugin_host)(const struct tw_cli_plugin_host *wanted);
 };
 
 /* Runs the command that argv names and returns the exit code.

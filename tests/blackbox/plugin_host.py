@@ -1,0 +1,237 @@
+#!/usr/bin/python3
+"""Libraries as brokers, each in a process of its own, as it is unless somebody says otherwise.
+
+All four thread models carry out every order once. A library that crashes, ends the process, hangs or lies takes down its own process
+and nothing else: the server goes on, the order is looked up and is never sent twice, other followers do not notice. A process
+that is killed with orders on their way, again and again, is started again, and every copy reaches a final state. It ends with the server,
+however that ends; nobody else can open its socket. What cannot be loaded refuses the start. --rounds 50 --long 1 for the long run.
+"""
+import collections
+import os
+import random
+import re
+import shutil
+import signal
+import stat
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+from blackbox import CONFIG, Fleet, prove, wait_until  # noqa: E402
+
+FINAL = {"DONE", "REJECTED", "SKIPPED", "EXPIRED", "CANCELLED", "PARTIAL"}
+ORDER_BYTES, ID_AT, ID_BYTES = 312, 80, 40  # struct twp_order, as tests/plugins/sim.c writes it down
+
+
+def libraries(program):
+    return os.path.join(os.path.dirname(os.path.abspath(program)), "plugins")
+
+
+def configuration(program, *names):
+    return CONFIG + "plugins:\n" + "".join("  %s: {library: %s/%s.so}\n" % (name, libraries(program), name) for name in names)
+
+
+def create(fleet, follower_id, adapter, **config):
+    fleet.ids.append(follower_id)
+    fleet.number += 1
+    fleet.create(follower_id, adapter=adapter, config=config)
+
+
+def states(fleet, answer, *followers):
+    return [fleet.state(copy) for copy in answer.copies if not followers or copy.follower_id in followers]
+
+
+def drifts(fleet):
+    """What a follower's broker holds otherwise than is believed."""
+    return sum(len(fleet.client.ask("CopyService/CompareFollower", follower_id=follower_id).drifts)
+               for follower_id in fleet.ids)
+
+
+def pids(fleet, name):
+    """Of a plugin's processes, oldest first."""
+    return [int(pid) for pid in re.findall(r"host\.ready plugin=%s pid=(\d+)" % name, fleet.server.log())]
+
+
+def is_there(pid):
+    try:
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as line:
+            return line.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def orders(folder):
+    """How often the brokers carried out each client order id."""
+    found = collections.Counter()
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), "rb") as ledger:
+            whole = ledger.read()
+        for at in range(0, len(whole) - ORDER_BYTES + 1, ORDER_BYTES):
+            found[whole[at + ID_AT:at + ID_AT + ID_BYTES].split(b"\0")[0].decode()] += 1
+    return found
+
+
+def once(fleet, checks, name, folder):
+    """The ledger has each order once, each open that is DONE, and no other."""
+    ledger, copies = orders(folder), fleet.copies()
+    opens = {copy.copy_id: fleet.state(copy) for copy in copies
+             if copy.event_id.startswith("open-") and not copy.follower_id.startswith("F")}
+    checks.equal(name + ": no order was carried out twice", [order for order, times in ledger.items() if times > 1], [])
+    checks.equal(name + ": every open that is DONE is in the ledger, and no other",
+                 sorted(order for order, state in opens.items() if (state == "DONE") != (order in ledger)), [])
+    return copies
+
+
+def all_models(options, checks):
+    names = ("good", "good_session", "good_affine", "good_global")
+    with Fleet(options.program, 2, config=configuration(options.program, *names)) as fleet:
+        for name in names:
+            for index in range(3):
+                create(fleet, "%s%d" % (name, index), "plugin:" + name, latency="20ms")
+        create(fleet, "four", "plugin:good_session", latency="20ms", sessions="4")
+        wait_until(fleet.is_connected, 30, "every follower connected")
+        number = len(fleet.ids)
+        opened = fleet.submit_all([fleet.open("%d" % position) for position in range(6)])
+        checks.equal("all models: every open is DONE", sum(states(fleet, answer).count("DONE") for answer in opened), 6 * number)
+        checks.equal("all models: the brokers hold what is believed", drifts(fleet), 0)
+        closed = fleet.submit_all([fleet.close("%d" % position) for position in range(6)])
+        checks.equal("all models: every close is DONE", sum(states(fleet, answer).count("DONE") for answer in closed), 6 * number)
+        checks.equal("all models: the brokers hold nothing", drifts(fleet), 0)
+        checks.equal("all models: a process for each library", [len(pids(fleet, name)) for name in names], [1] * len(names))
+        invalid, field = "INVALID_ARGUMENT", 'follower.adapter_config["%s"]'
+        checks.refused("refused: a setting of the plugin's", lambda: create(fleet, "A", "plugin:good", latency="much"), invalid,
+                       "INVALID_FIELD", field % "latency")
+        checks.refused("refused: a setting of ours", lambda: create(fleet, "A", "plugin:good", sessions="99"), invalid,
+                       "INVALID_FIELD", field % "sessions")
+        checks.equal("all models: the server is well", fleet.server.faults(), None)
+        hosts = [pid for name in names for pid in pids(fleet, name)]
+        checks.equal("all models: and ends", fleet.server.terminate(), 0)
+        checks.equal("all models: its processes with it", [pid for pid in hosts if is_there(pid)], [])
+
+
+def others(fleet, event_id):
+    """The copies of an event at the followers of the paper broker, once they are DONE."""
+    def done():
+        copies = [copy for copy in fleet.copies(event_id=event_id) if copy.follower_id.startswith("F")]
+        return copies if all(fleet.state(copy) == "DONE" for copy in copies) else None
+    return wait_until(done, 20, "the others' orders")
+
+
+def own_times(fleet, event_id):
+    return [copy.times.called_ns / 1e6 for copy in others(fleet, event_id)]
+
+
+def evil(options, checks, does, plugin="evil", events=3):
+    """One lie or end of the library, with orders of others beside it."""
+    name, folder = "%s in %s" % (does, plugin), tempfile.mkdtemp(prefix="ledger-", dir="/tmp")
+    try:
+        with Fleet(options.program, 4, config=configuration(options.program, plugin)) as fleet:
+            before, beside = [], []
+            for number in range(events):
+                fleet.submit(fleet.open("quiet%d" % number))
+                before += own_times(fleet, "open-quiet%d" % number)
+            create(fleet, "E0", "plugin", does=does, ledger=folder)
+            create(fleet, "E1", "plugin", ledger=folder)
+            wait_until(fleet.is_connected, 30, "every follower connected")
+            for number in range(events):
+                fleet.submit(fleet.open("%d" % number), wait_for="WAIT_FOR_ACCEPTED")
+                beside += own_times(fleet, "open-%d" % number)
+            wait_until(fleet.is_idle, 60, "every copy is final")
+            wait_until(fleet.is_connected, 30, "connected again")
+            copies = once(fleet, checks, name, folder)
+            checks.equal(name + ": every copy is in a final state", {fleet.state(copy) for copy in copies} - FINAL, set())
+            checks.equal(name + ": the others' are DONE",
+                         {fleet.state(copy) for copy in copies if copy.follower_id.startswith("F")}, {"DONE"})
+            for number in range(events):
+                fleet.submit(fleet.close("%d" % number), wait_for="WAIT_FOR_ACCEPTED")
+            wait_until(fleet.is_idle, 60, "every close is final")
+            checks.equal(name + ": the brokers hold what is believed", drifts(fleet), 0)
+            once(fleet, checks, name + ", closed", folder)
+            checks.equal(name + ": the server is well", fleet.server.faults(), None)
+            print("     %s: %d processes; others' own time beside it: %.2f of what it was" % (
+                name, len(pids(fleet, plugin)), statistics.median(beside) / statistics.median(before)), flush=True)
+            checks.equal(name + ": the server ends", fleet.server.terminate(), 0)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def killed(options, checks):
+    followers, latency_ms = 4, 60
+    dice, folder = random.Random(options.seed), tempfile.mkdtemp(prefix="ledger-", dir="/tmp")
+    try:
+        with Fleet(options.program, 0, config=configuration(options.program, "good")) as fleet:
+            for number in range(followers):
+                create(fleet, "P%d" % number, "plugin", call_timeout="1s", latency="%dms" % latency_ms, ledger=folder)
+            wait_until(fleet.is_connected, 30, "every follower connected")
+            for number in range(options.rounds):
+                fleet.submit(fleet.open("%d" % number), wait_for="WAIT_FOR_ACCEPTED")
+                if number > 0:
+                    fleet.submit(fleet.close("%d" % (number - 1)), wait_for="WAIT_FOR_ACCEPTED")
+                time.sleep(dice.random() * 1.5 * latency_ms / 1000)  # before, at and after the broker
+                os.kill(pids(fleet, "good")[-1], signal.SIGKILL)
+                wait_until(lambda: len(pids(fleet, "good")) == number + 2, 30, "started again")
+                wait_until(fleet.is_connected, 30, "connected again")
+            wait_until(fleet.is_idle, 120, "every copy is final")
+            name = "killed, %d rounds, seed %d" % (options.rounds, options.seed)
+            copies = once(fleet, checks, name, folder)
+            found = collections.Counter(fleet.state(copy) for copy in copies)
+            checks.equal(name + ": every copy is there", len(copies), followers * (2 * options.rounds - 1))
+            checks.equal(name + ": each in a final state", set(found) - FINAL, set())
+            checks.equal(name + ": the brokers hold what is believed", drifts(fleet), 0)
+            checks.equal(name + ": the server is well", fleet.server.faults(), None)
+            print("     %s: %s, %d orders in the ledger" % (name, dict(found), len(orders(folder))), flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def alone(options, checks):
+    """Its socket is nobody else's, and it does not outlive the server."""
+    with Fleet(options.program, 0, config=configuration(options.program, "good")) as fleet:
+        create(fleet, "P", "plugin")
+        wait_until(fleet.is_connected, 30, "the follower connected")
+        pid = pids(fleet, "good")[-1]
+        with open("/proc/%d/cmdline" % pid, encoding="utf-8") as line:
+            words = dict(word[2:].split("=", 1) for word in line.read().split("\0") if word.startswith("--") and "=" in word)
+        path = words["listen"][len("unix:"):]
+        checks.equal("alone: the folder of its socket", stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode), 0o700)
+        checks.equal("alone: the socket", stat.S_IMODE(os.stat(path).st_mode) & 0o077, 0)
+        fleet.server.process.send_signal(signal.SIGKILL)
+        checks.true("alone: it ends when the server is killed", wait_until(lambda: not is_there(pid), 20, "its end"))
+
+
+def started(program, config):
+    """(exit code, last line) of a server that does not start."""
+    fleet = Fleet(program, 0, config=config)
+    try:
+        ended = subprocess.run(fleet.server.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        return ended.returncode, ended.stdout.decode().strip().splitlines()[-1]
+    finally:
+        fleet.server.end()
+
+
+def not_started(options, checks):
+    for name, words in (("no_such", "cannot be loaded"), ("nothing", "exports no tradewake_plugin_v1")):
+        code, line = started(options.program, configuration(options.program, name))
+        checks.equal("start: %s ends it" % name, code, 1)
+        checks.true("start: %s in words" % name, words in line and name in line, line)
+
+
+EVERY_DAY = (("abort", "evil"), ("early", "evil"), ("overrun", "evil"), ("hang", "evil_session"))
+LONG = (("crash", "evil"), ("exit", "evil"), ("kill", "evil"), ("more", "evil"), ("code", "evil"), ("size", "evil"), ("text", "evil"),
+        ("refused_filled", "evil"), ("done_not_sent", "evil"), ("list", "evil"), ("late", "evil"), ("hang", "evil"))
+
+
+def main(options, checks):
+    all_models(options, checks)
+    for does, plugin in EVERY_DAY + (LONG if options.long else ()):
+        evil(options, checks, does, plugin)
+    killed(options, checks)
+    alone(options, checks)
+    not_started(options, checks)
+
+
+prove(main, rounds=4, seed=1, long=0)
