@@ -310,9 +310,12 @@ static unsigned checksum(const char *bytes, size_t n)
 static size_t begin_string_end(const char *bytes, size_t n)
 {
     size_t look = n < 2 + BEGIN_BYTES_MAX + 1 ? n : 2 + BEGIN_BYTES_MAX + 1;
-    const char *soh = memchr(bytes, FIX_SOH, look);
-    if (soh != NULL)
-        return (size_t)(soh - bytes) + 1;
+    for (size_t i = MARK_BYTES; i < look; i++) {
+        if (bytes[i] == FIX_SOH)
+            return i + 1;
+        if (bytes[i] <= ' ' || bytes[i] > '~')
+            return SIZE_MAX;
+    }
     return look < n || look == 2 + BEGIN_BYTES_MAX + 1 ? SIZE_MAX : 0;
 }
 
@@ -626,7 +629,8 @@ size_t fix_message_write(const struct fix_message *message, char *bytes, size_t 
     struct fix_writer writer;
     char begin[BEGIN_BYTES_MAX + 1], type[FIX_TYPE_BYTES];
     size_t n = message->fields[0].n;
-    if (message->n_fields < 4 || n > BEGIN_BYTES_MAX || message->fields[2].n >= sizeof type)
+    if (message->n_fields < 4 || n > BEGIN_BYTES_MAX || message->fields[2].n >= sizeof type ||
+        memchr(message->fields[2].value, '\0', message->fields[2].n) != NULL)
         return 0;
     memcpy(begin, message->fields[0].value, n);
     begin[n] = '\0';
