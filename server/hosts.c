@@ -20,7 +20,7 @@
 
 #define LOOK_MS          100 /* a process that ends says so by its pipe; one whose pipe somebody else holds is looked at */
 #define AGAIN_NS_MIN     (100 * TW_NS_PER_MS)
-#define AGAIN_NS_MAX     (5 * TW_NS_PER_S)
+#define AGAIN_NS_MAX     (2 * TW_NS_PER_S)
 #define STEADY_NS        (10 * TW_NS_PER_S) /* one that lived so long has not failed to start */
 #define FIRST_READY_NS   (20 * TW_NS_PER_S)
 #define END_NS           (2 * TW_NS_PER_S)

@@ -3,7 +3,7 @@
  *     main --start--> [hosts' thread] --spawn--> tradewake plugin-host --plugin X.so --listen unix:DIR/NAME
  *                          ^------ what it says: the ready line, log lines, a library's own words -----'
  *
- * A host that ends is started again after 100 ms, doubling to 5 s; what it had in its hands comes back AMBIGUOUS over the
+ * A host that ends is started again after 100 ms, doubling to 2 s; what it had in its hands comes back AMBIGUOUS over the
  * connection that broke. What a library promises is fixed by its first ready line: one that says otherwise when it is
  * started again was replaced on the disk, and is kept down until the server is started anew. */
 #ifndef TW_HOSTS_H

@@ -18,7 +18,7 @@ struct bench_options {
     const char *points;  /* numbers, comma-separated */
     const char *adapter; /* of the server's followers */
     const char *plot;    /* the picture's file; NULL = none */
-    bool json, realtime, pinned;
+    bool json, realtime, pinned, hosted;
 };
 
 int bench_burst(const struct bench_options *options);

@@ -81,26 +81,26 @@ static const char *plugin_name(const char *adapter)
 }
 
 /* What the server is told of plugins; an empty file where there is none. */
-static bool config_write(const char *path, const char *program, const char *adapter)
+static bool config_write(const char *path, const char *program, const char *adapter, bool is_hosted)
 {
     FILE *config = fopen(path, "we");
     const char *name = plugin_name(adapter);
     if (config != NULL && name != NULL)
-        fprintf(config, "plugins: {%s: {library: %.*s/plugins/%s.so, in_process: true}}\n", name,
-                (int)(strrchr(program, '/') - program), program, name);
+        fprintf(config, "plugins: {%s: {library: %.*s/plugins/%s.so, in_process: %s}}\n", name,
+                (int)(strrchr(program, '/') - program), program, name, is_hosted ? "false" : "true");
     if (config != NULL && fclose(config) == 0)
         return true;
     perror(path);
     return false;
 }
 
-static _Noreturn void server_exec(const struct driven *server, const char *program, bool realtime, const char *adapter)
+static _Noreturn void server_exec(const struct driven *server, const char *program, bool realtime, const char *adapter, bool is_hosted)
 {
     char state[320], log[320], config[320];
     snprintf(state, sizeof state, "%s/state", server->dir);
     snprintf(log, sizeof log, "%s/log", server->dir);
     snprintf(config, sizeof config, "%s/config.yaml", server->dir);
-    if (!config_write(config, program, adapter))
+    if (!config_write(config, program, adapter, is_hosted))
         _exit(127);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -150,10 +150,10 @@ static bool answers_wait(struct driven *server)
 
 bool driven_start(bool realtime, struct driven *ret)
 {
-    return driven_start_with(realtime, "paper", ret);
+    return driven_start_with(realtime, "paper", false, ret);
 }
 
-bool driven_start_with(bool realtime, const char *adapter, struct driven *ret)
+bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, struct driven *ret)
 {
     char program[4096];
     const char *tmp = getenv("TMPDIR");
@@ -170,7 +170,7 @@ bool driven_start_with(bool realtime, const char *adapter, struct driven *ret)
     fflush(NULL);
     ret->pid = fork();
     if (ret->pid == 0)
-        server_exec(ret, program, realtime, adapter);
+        server_exec(ret, program, realtime, adapter, is_hosted);
     struct tw_error error = {0};
     if (tw_wire_client_open_plain(ret->address, &ret->client, &error) != TW_OK) {
         fprintf(stderr, "%s\n", error.text);
@@ -218,15 +218,16 @@ static size_t follower_pack(void *context, uint32_t slot, uint8_t bytes[LOAD_MES
     Tradewake__V1__Follower__AdapterConfigEntry entries[2] = {
         TRADEWAKE__V1__FOLLOWER__ADAPTER_CONFIG_ENTRY__INIT, TRADEWAKE__V1__FOLLOWER__ADAPTER_CONFIG_ENTRY__INIT};
     Tradewake__V1__Follower__AdapterConfigEntry *config[2] = {&entries[0], &entries[1]};
-    entries[0].key = text_of("latency");
-    entries[0].value = text_of(creation->fleet->latency);
+    bool is_plugin = plugin_name(creation->fleet->adapter) != NULL;
+    entries[0].key = text_of(is_plugin ? "stamps" : "latency");
+    entries[0].value = text_of(!is_plugin ? creation->fleet->latency : creation->fleet->stamps != NULL ? creation->fleet->stamps : "");
     entries[1].key = text_of("nonblocking");
     entries[1].value = text_of(creation->fleet->is_blocking ? "false" : "true");
     Tradewake__V1__Follower follower = TRADEWAKE__V1__FOLLOWER__INIT;
     follower.follower_id = id;
     follower.adapter = text_of(creation->fleet->adapter);
     follower.max_parallel = creation->fleet->max_parallel;
-    follower.n_adapter_config = plugin_name(creation->fleet->adapter) ? 0 : 2;
+    follower.n_adapter_config = !is_plugin ? 2 : creation->fleet->stamps != NULL ? 1 : 0;
     follower.adapter_config = config;
     Tradewake__V1__CreateFollowerRequest request = TRADEWAKE__V1__CREATE_FOLLOWER_REQUEST__INIT;
     request.follower = &follower;

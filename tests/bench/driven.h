@@ -25,14 +25,15 @@ struct driven {
 
 /* False: words are on stderr; stop it all the same. */
 bool driven_start(bool realtime, struct driven *ret);
-/* adapter: "plugin:NAME" is plugins/NAME.so beside this program, loaded into the server. */
-bool driven_start_with(bool realtime, const char *adapter, struct driven *ret);
+/* adapter: "plugin:NAME" is plugins/NAME.so beside this program, loaded into the server, or, hosted, into a process of its own. */
+bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, struct driven *ret);
 void driven_stop(struct driven *server);
 
 struct driven_fleet {
     uint32_t followers, max_parallel;
     const char *adapter, *latency; /* "paper", "constant:130ms"; of a plugin as built into it */
     bool is_blocking;
+    const char *stamps; /* a file where the test plugins write down when their calls begin; NULL = none */
 };
 
 /* Creates followers F1 .. Fn subscribed to M1, and waits until each of them is connected. */

@@ -52,6 +52,7 @@ static const struct option options_table[] = {
     {"--seconds", "sustained: for so long (10)", NUMBER, AT(seconds)},
     {"--points", "scale, plan: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
     {"--adapter", "serve-burst: the followers' broker (paper); plugin:slow130, or another of plugins/ beside this program", TEXT, AT(adapter)},
+    {"--hosted", "serve-burst: the plugin in a process of its own, and when its calls begin there", SWITCH, AT(hosted)},
     {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},
     {"--no-realtime", "the same as --realtime off", WITHOUT, AT(realtime)},
     {"--no-pin", "workers anywhere in the affinity mask", WITHOUT, AT(pinned)},

@@ -131,8 +131,23 @@ static void floor_close(struct floor_seat *seat)
 
 /* ---- The server's side of a round ---- */
 
+/* A copy whose call begins in another process: which, and when its event was received. */
+struct arrival {
+    char id[24];
+    int64_t received_wall_ns;
+};
+
+/* What a test plugin writes down when an order's call begins (tests/plugins/sim.c). */
+struct stamp {
+    int64_t mono_ns;
+    char id[40], unused[16];
+};
+
 struct served {
     const struct bench_options *options;
+    char stamps_path[320];
+    FILE *stamps;             /* hosted: what the plugin wrote, read on from where the last round ended */
+    struct arrival *arrivals; /* hosted: of a round's samples */
     struct driven server;
     struct load *unary, *stream;
     struct tw_wire_client *watcher; /* a connection of its own: samples do not wait behind answers */
@@ -174,11 +189,12 @@ static bool events_send(struct served *served, struct sender *sender)
 /* What the samples of a burst's closes say. */
 struct round_times {
     double *own_ms, *path_ms; /* of each copy */
+    double *vendor_own_ms, *vendor_path_ms; /* hosted: the same, to the start of the call in the library's process */
     uint32_t n, n_created;
 };
 
 static void sample_take(const Tradewake__V1__OwnTimeSample *sample, const struct sender *sender,
-                        struct round_times *times, uint32_t copies)
+                        struct round_times *times, struct arrival *arrivals, uint32_t copies)
 {
     char prefix[24];
     snprintf(prefix, sizeof prefix, "C%u-", sender->burst);
@@ -189,6 +205,10 @@ static void sample_take(const Tradewake__V1__OwnTimeSample *sample, const struct
     times->path_ms[times->n] =
         (double)(received_ns + (int64_t)sample->own_time_ns - sender->observed_wall_ns) / 1e6;
     times->n_created += sample->threads_created > 0;
+    if (arrivals != NULL) {
+        snprintf(arrivals[times->n].id, sizeof arrivals[0].id, "%s", sample->copy_id);
+        arrivals[times->n].received_wall_ns = received_ns;
+    }
     times->n++;
 }
 
@@ -210,7 +230,7 @@ static bool samples_read(struct served *served, const struct sender *sender, str
             fprintf(stderr, "%u samples of %u have come: %s\n", times->n, copies, error.text);
         else if (response->payload_case == TRADEWAKE__V1__WATCH_OWN_TIME_RESPONSE__PAYLOAD_BATCH)
             for (size_t i = 0; i < response->batch->n_samples; i++)
-                sample_take(response->batch->samples[i], sender, times, copies);
+                sample_take(response->batch->samples[i], sender, times, served->arrivals, copies);
         else if (response->payload_case == TRADEWAKE__V1__WATCH_OWN_TIME_RESPONSE__PAYLOAD_DROPPED)
             is_good = fprintf(stderr, "the server has dropped samples\n") < 0;
     }
@@ -232,6 +252,36 @@ static bool times_check(const struct sender *sender, const struct round_times *t
     return true;
 }
 
+static int arrival_compare(const void *a, const void *b)
+{
+    return strcmp(((const struct arrival *)a)->id, ((const struct arrival *)b)->id);
+}
+
+/* The stamps of a burst's closes: each has been written before its answer came, and so before its sample did. */
+static bool stamps_read(struct served *served, const struct sender *sender, struct round_times *times)
+{
+    int64_t wall_of_mono_ns = tw_wall_ns() - tw_mono_ns();
+    struct stamp stamp;
+    uint32_t n = 0;
+    qsort(served->arrivals, times->n, sizeof served->arrivals[0], arrival_compare);
+    clearerr(served->stamps);
+    while (n < times->n && fread(&stamp, sizeof stamp, 1, served->stamps) == 1) {
+        struct arrival wanted = {.received_wall_ns = 0};
+        memcpy(wanted.id, stamp.id, sizeof wanted.id - 1);
+        const struct arrival *found =
+            bsearch(&wanted, served->arrivals, times->n, sizeof wanted, arrival_compare);
+        if (found == NULL)
+            continue; /* an open */
+        int64_t began_wall_ns = stamp.mono_ns + wall_of_mono_ns;
+        times->vendor_own_ms[n] = (double)(began_wall_ns - found->received_wall_ns) / 1e6;
+        times->vendor_path_ms[n] = (double)(began_wall_ns - sender->observed_wall_ns) / 1e6;
+        n++;
+    }
+    if (n < times->n)
+        fprintf(stderr, "%u stamps of %u are there\n", n, times->n);
+    return n == times->n;
+}
+
 /* Opens what is closed then. is_stopped: the server sleeps while the closes are sent. */
 static bool served_round(struct served *served, bool is_streamed, struct round_times *times)
 {
@@ -240,7 +290,8 @@ static bool served_round(struct served *served, bool is_streamed, struct round_t
     if (!events_send(served, &opens))
         return false;
     usleep(100000); /* every thread has gone to sleep */
-    return events_send(served, &closes) && samples_read(served, &closes, times) && times_check(&closes, times);
+    return events_send(served, &closes) && samples_read(served, &closes, times) && times_check(&closes, times) &&
+           (served->stamps == NULL || stamps_read(served, &closes, times));
 }
 
 /* ---- Does a late reader look late? ---- */
@@ -347,6 +398,7 @@ static const char *const side_names[SIDES] = {"floor", "unary", "stream"};
 
 struct account {
     struct series own[SIDES], path[SIDES]; /* the floor's own time is its path time */
+    struct series vendor_own[SIDES], vendor_path[SIDES]; /* hosted; the floor has none */
     uint32_t copies_created; /* samples whose copy had to wait for a new thread */
     struct late late;
     bool realtime;
@@ -364,6 +416,10 @@ static bool turn_take(struct served *served, const struct floor_seat *floor, enu
         return false;
     } else {
         account->copies_created += times->n_created;
+        if (served->stamps != NULL) {
+            series_set(&account->vendor_own[side], round, times->vendor_own_ms, copies);
+            series_set(&account->vendor_path[side], round, times->vendor_path_ms, copies);
+        }
     }
     series_set(&account->own[side], round, times->own_ms, copies);
     series_set(&account->path[side], round, times->path_ms, copies);
@@ -374,8 +430,9 @@ static bool turn_take(struct served *served, const struct floor_seat *floor, enu
 static bool rounds_run(struct served *served, const struct floor_seat *floor, struct account *account)
 {
     uint32_t copies = served->options->closes * served->options->followers, rounds = served->options->rounds;
-    double *all = calloc(2 * (size_t)copies, sizeof *all);
-    struct round_times times = {.own_ms = all, .path_ms = all + copies};
+    double *all = calloc(4 * (size_t)copies, sizeof *all);
+    struct round_times times = {.own_ms = all, .path_ms = all + copies, .vendor_own_ms = all + 2 * (size_t)copies,
+                                .vendor_path_ms = all + 3 * (size_t)copies};
     bool is_good = true;
     for (uint32_t round = 0; round <= rounds && is_good; round++)
         for (uint32_t i = 0; i < SIDES && is_good; i++) {
@@ -410,6 +467,16 @@ static void side_json(const struct account *account, enum side side, uint32_t ro
     to_floor_json(account, side, rounds);
 }
 
+static void vendor_json(const struct account *account, enum side side, uint32_t rounds)
+{
+    struct times own = series_median(&account->vendor_own[side], rounds), path = series_median(&account->vendor_path[side], rounds);
+    printf("\"%s\":{", side_names[side]);
+    times_json(stdout, "own_ms", &own);
+    printf(",");
+    times_json(stdout, "path_ms", &path);
+    printf("}");
+}
+
 /* The figures at the top are those of the unary calls. */
 static void account_json(const struct bench_options *options, const struct account *account)
 {
@@ -424,7 +491,14 @@ static void account_json(const struct bench_options *options, const struct accou
     side_json(account, SIDE_UNARY, options->rounds);
     printf(",\"stream\":{");
     side_json(account, SIDE_STREAM, options->rounds);
-    printf("},");
+    printf("},\"hosted\":%s,", options->hosted ? "true" : "false");
+    if (options->hosted) {
+        printf("\"vendor_call\":{");
+        vendor_json(account, SIDE_UNARY, options->rounds);
+        printf(",");
+        vendor_json(account, SIDE_STREAM, options->rounds);
+        printf("},");
+    }
     times_json(stdout, "floor_ms", &bottom);
     printf(",\"copies_with_new_threads\":%u,\"late\":{\"stopped_ms\":%.0f,\"path_ms_min\":%.1f,"
            "\"path_ms_server_max\":%.1f,\"own_ms_p50\":%.3f},",
@@ -444,6 +518,13 @@ static void side_print(const struct account *account, enum side side, uint32_t r
            p50.low, p50.high, max.middle, max.low, max.high);
 }
 
+static void vendor_print(const struct account *account, enum side side, uint32_t rounds)
+{
+    struct times own = series_median(&account->vendor_own[side], rounds), path = series_median(&account->vendor_path[side], rounds);
+    printf("%-8s %8.3f %8.3f %8.3f %8.3f | %8.3f %8.3f %8.3f %8.3f\n", side_names[side], own.p50, own.p95, own.p99, own.max,
+           path.p50, path.p95, path.p99, path.max);
+}
+
 static void account_print(const struct bench_options *options, const struct account *account)
 {
     struct machine machine;
@@ -457,6 +538,11 @@ static void account_print(const struct bench_options *options, const struct acco
            "p99", "max", "path of floor's: p50       max (spread)");
     for (enum side side = SIDE_FLOOR; side < SIDES; side++)
         side_print(account, side, options->rounds);
+    if (options->hosted) {
+        printf("\nthe same to the start of the vendor's call, stamped in its process\n");
+        vendor_print(account, SIDE_UNARY, options->rounds);
+        vendor_print(account, SIDE_STREAM, options->rounds);
+    }
     printf("\n%u copies waited for a new thread. Stopped for %.0f ms while a burst was sent: path time at least "
            "%.1f ms\n(%.1f at most in the server's own summary), own time p50 %.3f.\n",
            account->copies_created, (double)STOPPED_NS / 1e6, account->late.path_ms_min,
@@ -530,11 +616,22 @@ static bool served_open(const struct bench_options *options, struct served *serv
                                        .max_parallel = MAX_PARALLEL,
                                        .adapter = options->adapter,
                                        .latency = latency,
-                                       .is_blocking = true};
+                                       .is_blocking = true,
+                                       .stamps = options->hosted ? served->stamps_path : NULL};
     served->options = options;
-    if (!driven_start_with(options->realtime, options->adapter, &served->server) || !driven_fleet(&served->server, &fleet) ||
-        !watch_open(served))
+    if (!driven_start_with(options->realtime, options->adapter, options->hosted, &served->server))
         return false;
+    snprintf(served->stamps_path, sizeof served->stamps_path, "%s/stamps", served->server.dir);
+    if (!driven_fleet(&served->server, &fleet) || !watch_open(served))
+        return false;
+    if (options->hosted) {
+        served->stamps = fopen(served->stamps_path, "re");
+        served->arrivals = calloc((size_t)options->closes * options->followers, sizeof served->arrivals[0]);
+        if (served->stamps == NULL || served->arrivals == NULL) {
+            fprintf(stderr, "%s: no stamps; is %s one of plugins/ beside this program?\n", served->stamps_path, options->adapter);
+            return false;
+        }
+    }
     served->unary = load_open(served->server.address, DRIVEN_SUBMIT, LOAD_UNARY);
     served->stream = load_open(served->server.address, DRIVEN_STREAM, LOAD_STREAM);
     return served->unary != NULL && served->stream != NULL;
@@ -542,6 +639,9 @@ static bool served_open(const struct bench_options *options, struct served *serv
 
 static void served_close(struct served *served)
 {
+    if (served->stamps != NULL)
+        fclose(served->stamps);
+    free(served->arrivals);
     load_close(served->unary);
     load_close(served->stream);
     tw_wire_stream_close(served->samples);
@@ -562,6 +662,8 @@ int bench_serve_burst(const struct bench_options *options)
     for (enum side side = SIDE_FLOOR; side < SIDES; side++) {
         account.own[side] = series_new(options->rounds);
         account.path[side] = series_new(options->rounds);
+        account.vendor_own[side] = series_new(options->rounds);
+        account.vendor_path[side] = series_new(options->rounds);
     }
     bool is_good = floor_open(options, &floor) && served_open(options, &served) &&
                    rounds_run(&served, &floor, &account) && driven_realtime(&served.server, &account.realtime);
@@ -576,6 +678,8 @@ int bench_serve_burst(const struct bench_options *options)
     for (enum side side = SIDE_FLOOR; side < SIDES; side++) {
         free(account.own[side].p50);
         free(account.path[side].p50);
+        free(account.vendor_own[side].p50);
+        free(account.vendor_path[side].p50);
     }
     return is_good ? 0 : 1;
 }

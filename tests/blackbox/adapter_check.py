@@ -37,6 +37,23 @@ def checked(program, *more):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def library_checked(program):
+    """The same of a vendor's library, served by hand."""
+    folder = tempfile.mkdtemp(prefix="host-", dir="/tmp")
+    library = os.path.join(os.path.dirname(os.path.abspath(program)), "plugins/good_session.so")
+    address = "unix:%s/s" % folder
+    host = subprocess.Popen([program, "plugin-host", "--plugin", library, "--listen", address], stdout=subprocess.PIPE, text=True)
+    try:
+        host.stdout.readline()
+        done = subprocess.run([program, "adapter-check", "--address", address], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout.splitlines()
+    finally:
+        host.kill()
+        host.wait()
+        host.stdout.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def main(options, checks):
     code, lines = checked(options.program)
     checks.equal("a good bridge: nothing is broken", [line for line in lines if line.startswith("BROKEN")], [])
@@ -46,6 +63,9 @@ def main(options, checks):
         broken = [line for line in lines if line.startswith("BROKEN")]
         checks.true("%s is named" % fault, any(words in line for line in broken), "\n".join(broken))
         checks.equal("%s: exit code" % fault, code, 1)
+    code, lines = library_checked(options.program)
+    checks.equal("a library in a process of its own: nothing is broken", [line for line in lines if line.startswith("BROKEN")], [])
+    checks.equal("a library in a process of its own: exit code", code, 0)
     checks.equal("nobody there: exit code", subprocess.run(
         [options.program, "adapter-check", "--address", "unix:/nowhere/s"], capture_output=True).returncode, 3)
 
