@@ -104,7 +104,7 @@ static void host_ready(struct hosts *hosts, struct host *host, const struct tw_p
     bool is_other = host->was_ready && !is_same(&host->about, about);
     pthread_mutex_lock(&hosts->lock);
     host->state = is_other ? STATE_BARRED : STATE_READY;
-    if (!is_other)
+    if (!host->was_ready) /* its first word stands, and is read without a lock */
         host->about = *about;
     host->was_ready = true;
     pthread_cond_broadcast(&hosts->changed);

@@ -220,15 +220,15 @@ def not_started(options, checks):
         checks.true("start: %s in words" % name, words in line and name in line, line)
 
 
-EVERY_DAY = (("abort", "evil"), ("early", "evil"), ("overrun", "evil"), ("hang", "evil_session"))
+EVERY_DAY = (("abort", "evil", 2), ("early", "evil", 2), ("overrun", "evil", 2), ("hang", "evil_session", 2), ("hang", "evil_global", 1))
 LONG = (("crash", "evil"), ("exit", "evil"), ("kill", "evil"), ("more", "evil"), ("code", "evil"), ("size", "evil"), ("text", "evil"),
-        ("refused_filled", "evil"), ("done_not_sent", "evil"), ("list", "evil"), ("late", "evil"), ("hang", "evil"))
+        ("refused_filled", "evil"), ("done_not_sent", "evil"), ("list", "evil"), ("late", "evil"), ("hang", "evil"), ("hang", "evil_affine"), ("hang", "evil_global"))
 
 
 def main(options, checks):
     all_models(options, checks)
-    for does, plugin in EVERY_DAY + (LONG if options.long else ()):
-        evil(options, checks, does, plugin)
+    for wanted in EVERY_DAY + (LONG if options.long else ()):
+        evil(options, checks, *wanted)
     killed(options, checks)
     alone(options, checks)
     not_started(options, checks)
