@@ -69,6 +69,7 @@ struct server {
     char paper_dir[512], journal_dir[512], history_path[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
+    bool is_memory_short; /* main's */
     struct listener listener;
 };
 
@@ -239,10 +240,12 @@ static tw_status state_open(struct server *server, struct tw_error *error)
 static tw_status executor_open(struct server *server, struct tw_error *error)
 {
     const struct tw_settings *settings = server->settings;
+    uint32_t few = settings->executor_threads_max < TW_THREADS_ROUND ? settings->executor_threads_max : TW_THREADS_ROUND;
     const struct tw_executor_options options = {
-        .threads_ready = settings->executor_threads > 0 ? settings->executor_threads : TW_THREADS_ROUND,
+        .threads_ready = settings->executor_threads > 0 ? settings->executor_threads : few,
         .threads_max = settings->executor_threads_max,
         .threads_lost_max = settings->executor_threads_lost_max,
+        .threads_reserved = settings->executor_threads_reserved,
         .groups = settings->executor_groups,
         .pinned = settings->executor_pinned,
         .realtime = settings->executor_realtime == TW_REALTIME_AUTO,
@@ -479,9 +482,9 @@ static void log_start(const struct server *server)
     struct tw_executor_status status;
     tw_executor_status_get(server->executor, &status);
     tw_log(TW_LOG_INFO, "executor.ready",
-           "threads=%u threads_max=%u threads_needed=%u groups=%u pinned=%s realtime=%s",
+           "threads=%u threads_max=%u threads_needed=%u threads_reserved=%u groups=%u pinned=%s realtime=%s",
            status.threads, status.threads_max,
-           tw_engine_fleet_counts(atomic_load(&server->engine)).threads_needed, status.groups,
+           tw_engine_fleet_counts(atomic_load(&server->engine)).threads_needed, settings->executor_threads_reserved, status.groups,
            status.pinned ? "yes" : "no", status.realtime ? "yes" : "no");
     if (settings->executor_realtime == TW_REALTIME_AUTO && !status.realtime)
         tw_log(TW_LOG_INFO, "executor.realtime",
@@ -676,15 +679,16 @@ static void config_reload(struct server *server)
 
 static void reload(struct server *server)
 {
-    struct tw_error error = {{0}};
+    struct tw_error error = {{0}}, access_error = {{0}};
     tw_status status = tw_wire_server_tls_reload(server->wire, &error);
-    if (status == TW_OK && server->access != NULL)
-        status = tw_access_reload(server->access, &error);
-    if (status == TW_OK)
+    tw_status access_status = server->access != NULL ? tw_access_reload(server->access, &access_error) : TW_OK;
+    if (access_status != TW_OK)
+        tw_log(TW_LOG_ERROR, "server.reload_failed", "keeps=the_one_before why=\"%s\"", access_error.text);
+    if (status == TW_OK && access_status == TW_OK)
         tw_log(TW_LOG_INFO, "server.reloaded", "certificate=%s policy=%s",
                server->settings->tls_certificate[0] != '\0' ? server->settings->tls_certificate : "none",
                server->access != NULL ? server->settings->access_policy : "none");
-    else
+    else if (status != TW_OK)
         tw_log(TW_LOG_ERROR, "server.reload_failed", "keeps=the_one_before why=\"%s\"", error.text);
 }
 
@@ -716,6 +720,23 @@ static bool is_listener_dead(struct server *server)
     return true;
 }
 
+/* Opens end while closes still have memory. It ends with a quarter more: not each second anew. */
+static void memory_look(struct server *server)
+{
+    uint64_t reserved = (uint64_t)server->settings->memory_reserved_bytes;
+    uint64_t left = reserved > 0 ? tw_executor_memory_left() : UINT64_MAX;
+    bool is_short = left < (server->is_memory_short ? reserved + reserved / 4 : reserved);
+    if (is_short == server->is_memory_short)
+        return;
+    server->is_memory_short = is_short;
+    tw_engine_memory_short_set(atomic_load(&server->engine), is_short);
+    if (is_short)
+        tw_log(TW_LOG_WARN, "memory.short", "left_mib=%llu reserved_mib=%llu opens=refused closes=go_on",
+               (unsigned long long)(left >> 20), (unsigned long long)(reserved >> 20));
+    else
+        tw_log(TW_LOG_INFO, "memory.enough", "left_mib=%llu opens=taken", (unsigned long long)(left >> 20));
+}
+
 /* Until a signal to stop, which it returns, or 0: the listener is dead. Files that were replaced are read again by themselves:
  * whoever renews them need not know how to tell. Where the new key comes after the new certificate, the pair
  * that does not fit is refused, and read again when its other half is there. */
@@ -731,6 +752,7 @@ static int run(struct server *server, const sigset_t *signals)
         if (number == SIGTERM || number == SIGINT)
             return number;
         turned_away_tell(&told);
+        memory_look(server);
         if (is_listener_dead(server))
             return 0;
         stamps_take(server->settings, now);

@@ -182,6 +182,49 @@ uint32_t crew_queued(const struct crew *crew)
     return queued;
 }
 
+/* ---- the reserve ---- */
+
+/* How many more jobs that are not urgent may have a worker when `ordinary` have one: what is reserved, an eighth of
+ * the workers at most, is left for urgent ones. */
+static uint32_t ordinary_room(const struct crew *crew, uint32_t ordinary)
+{
+    if (crew->reserved == 0)
+        return UINT32_MAX;
+    uint32_t threads = atomic_load_explicit(&crew->threads, memory_order_relaxed);
+    uint32_t lost = atomic_load_explicit(&crew->lost, memory_order_relaxed);
+    uint32_t there = threads > lost ? threads - lost : 0;
+    uint32_t most = there - (crew->reserved < there / 8 ? crew->reserved : there / 8);
+    return most > ordinary ? most - ordinary : 0;
+}
+
+/* Workers for up to n jobs that are not urgent. Returns for how many. */
+static uint32_t ordinary_begin(struct crew *crew, uint32_t n)
+{
+    if (crew->reserved == 0)
+        return n;
+    uint32_t ordinary = atomic_load(&crew->ordinary);
+    for (;;) {
+        uint32_t room = ordinary_room(crew, ordinary);
+        uint32_t granted = n < room ? n : room;
+        if (granted == 0 || atomic_compare_exchange_weak(&crew->ordinary, &ordinary, ordinary + granted))
+            return granted;
+    }
+}
+
+void crew_ordinary_end(struct crew *crew, uint32_t n)
+{
+    if (crew->reserved != 0)
+        atomic_fetch_sub(&crew->ordinary, n); /* before the overflow is looked at: see overflow_put() */
+}
+
+/* Whether an idle worker would get one of the jobs in the overflow. */
+static bool overflow_has_some(struct crew *crew)
+{
+    struct crowd *overflow = &crew->overflow;
+    return atomic_load(&overflow->count) > 0 && (crew->reserved == 0 || fair_count(&overflow->of_class[TW_JOB_URGENT]) > 0 ||
+                                                 ordinary_room(crew, atomic_load(&crew->ordinary)) > 0);
+}
+
 /* ---- putting ---- */
 
 /* How many workers are to be woken now. Waking a whole burst first and running it then takes twice
@@ -216,6 +259,8 @@ static uint32_t group_put(struct group *group, struct batch *batch, uint32_t par
         uint32_t share = (from->count + parts - 1) / parts;
         if (share > room - put)
             share = room - put;
+        if (c != TW_JOB_URGENT && share > 0)
+            share = ordinary_begin(group->crew, share);
         move_jobs(&group->queue, group->index, from, c, share);
         put += share;
     }
@@ -227,31 +272,40 @@ static uint32_t group_put(struct group *group, struct batch *batch, uint32_t par
     return due;
 }
 
-/* The rest of a batch: no idle worker was seen for it. */
-static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *wakes)
+/* Idle workers that nothing is on its way to, up to n of them, are to look again. Returns how many. */
+static uint32_t kick(struct crew *crew, uint32_t n, struct wakes *wakes)
 {
-    pthread_mutex_lock(&crew->overflow.lock);
-    uint32_t left = batch->count;
-    crowd_put(&crew->overflow, QUEUE_OVERFLOW, batch);
-    pthread_mutex_unlock(&crew->overflow.lock);
-
-    /* Count first, then look who is idle; a worker says that it is idle first, then looks at the
-     * count. All four are sequentially consistent, so one of the two sees the other. (The addition
-     * of nothing is what orders the count that was written under the lock.) */
-    atomic_fetch_add(&crew->overflow.count, 0);
+    uint32_t left = n;
     for (uint32_t g = 0; g < crew->n_groups && left > 0; g++) {
         struct group *group = &crew->groups[g];
         uint32_t idle = atomic_load(&group->idle);
         uint32_t taken = atomic_load_explicit(&group->queue.count, memory_order_relaxed);
         if (idle <= taken)
             continue;
-        uint32_t kick = idle - taken < left ? idle - taken : left;
+        uint32_t kicked = idle - taken < left ? idle - taken : left;
         atomic_fetch_add_explicit(&group->epoch, 1, memory_order_release);
-        wakes->of_group[g] += kick;
-        left -= kick;
+        wakes->of_group[g] += kicked;
+        left -= kicked;
     }
-    wakes->spawner |= left > 0 && atomic_load_explicit(&crew->threads, memory_order_relaxed) <
-                                      crew_threads_ceiling(crew);
+    return n - left;
+}
+
+/* The rest of a batch: no idle worker was seen for it, or none beside the reserve. */
+static void overflow_put(struct crew *crew, struct batch *batch, struct wakes *wakes)
+{
+    pthread_mutex_lock(&crew->overflow.lock);
+    uint32_t n = batch->count, urgent = batch->of_class[TW_JOB_URGENT].count;
+    crowd_put(&crew->overflow, QUEUE_OVERFLOW, batch);
+    pthread_mutex_unlock(&crew->overflow.lock);
+
+    /* Count first, then look who is idle, and how many ordinary jobs have a worker; a worker says that it is idle, or
+     * that its ordinary job has ended, first, then looks at the count. All of it is sequentially consistent, so one of
+     * the two sees the other. (The addition of nothing is what orders the count that was written under the lock.) */
+    atomic_fetch_add(&crew->overflow.count, 0);
+    uint32_t room = ordinary_room(crew, atomic_load(&crew->ordinary)), ordinary = n - urgent;
+    uint32_t kicked = kick(crew, urgent + (ordinary < room ? ordinary : room), wakes);
+    wakes->spawner |= kicked < n && atomic_load_explicit(&crew->threads, memory_order_relaxed) <
+                                        crew_threads_ceiling(crew);
 }
 
 /* The group of the core that this thread runs on now, else the first. */
@@ -325,6 +379,15 @@ void crew_wake(struct crew *crew, const struct wakes *wakes)
     }
 }
 
+void crew_look(struct crew *crew)
+{
+    struct wakes wakes = {0};
+    if (!overflow_has_some(crew))
+        return;
+    kick(crew, atomic_load_explicit(&crew->overflow.count, memory_order_relaxed), &wakes);
+    crew_wake(crew, &wakes);
+}
+
 static void *leader_main(void *arg)
 {
     struct group *group = arg;
@@ -369,6 +432,15 @@ void crew_returning(struct crew *crew)
     atomic_fetch_add_explicit(&crew->returning, 1, memory_order_relaxed);
 }
 
+/* The best of the overflow, if it is of a class before this one and there is a worker for it. Under its lock. */
+static struct tw_job *overflow_take(struct crew *crew, int before)
+{
+    int c = crowd_best_class(&crew->overflow);
+    if (c >= before || (c != TW_JOB_URGENT && ordinary_begin(crew, 1) == 0))
+        return NULL;
+    return crowd_take(&crew->overflow);
+}
+
 /* The best job for a worker, from its group or from the overflow. A worker that was idle is on its
  * way to a job of its group and leaves the overflow alone while there is one; a worker whose call
  * has just ended takes the better of the two. Under the group's lock. */
@@ -381,10 +453,8 @@ static struct tw_job *best_job(struct worker *worker)
         (has_own && worker->is_idle))
         return queue_take(&group->queue);
 
-    struct tw_job *job = NULL;
     pthread_mutex_lock(&overflow->lock);
-    if (crowd_best_class(overflow) < best_class(&group->queue))
-        job = crowd_take(overflow);
+    struct tw_job *job = overflow_take(group->crew, best_class(&group->queue));
     pthread_mutex_unlock(&overflow->lock);
     return job != NULL ? job : queue_take(&group->queue);
 }
@@ -520,7 +590,7 @@ static struct tw_job *worker_take(struct worker *worker)
 
         if (atomic_load_explicit(&crew->quit, memory_order_relaxed))
             return NULL;
-        if (atomic_load(&crew->overflow.count) == 0) /* see overflow_put() */
+        if (!overflow_has_some(crew)) /* see overflow_put() */
             futex_wait(&group->epoch, seen);
     }
 }
@@ -784,6 +854,7 @@ tw_status crew_start(struct crew *crew, const struct crew_options *options, stru
     crew->n_groups = options->groups;
     crew->threads_max = options->threads_max;
     crew->lost_max = options->lost_max;
+    crew->reserved = options->reserved;
     crew->stack_bytes = options->stack_bytes;
     crew->pinned = options->pinned;
     crew->realtime = options->realtime;
@@ -865,6 +936,7 @@ uint32_t crew_stop(struct crew *crew)
         pthread_join(crew->spawner, NULL); /* first: it might still make a worker */
     workers_await(crew);
     uint32_t left = workers_join(crew);
+    assert(atomic_load(&crew->ordinary) == 0); /* each job that had a worker has given it back */
     for (uint32_t g = 0; g < crew->n_groups; g++) {
         if (crew->groups[g].has_leader)
             pthread_join(crew->groups[g].leader, NULL);

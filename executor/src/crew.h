@@ -1,7 +1,7 @@
 /* crew.h - groups of workers, their queues, and who wakes whom.
  *
  *   crew_put --> [queue of a group] : never more jobs than the group has idle workers
- *           \--> [overflow]         : jobs that no idle worker was left for
+ *           \--> [overflow]         : jobs that no idle worker was left for, or none beside the reserve
  *   crew_wake -> leader of the group -> its workers;  spawner -> late workers
  *
  * Locks, in the order in which two may be held at once: lane, group (the lower index first),
@@ -84,7 +84,7 @@ struct group {
 };
 
 struct crew_options {
-    uint32_t groups, threads_max, lost_max;
+    uint32_t groups, threads_max, lost_max, reserved;
     const int *cores; /* of each group */
     bool pinned, realtime;
     size_t stack_bytes;
@@ -104,6 +104,8 @@ struct crew {
     /* Written by every thread. */
     _Alignas(CACHE_LINE) _Atomic uint64_t load;
     _Atomic uint32_t peak_running;
+    /* Jobs that are not urgent and have a worker: it runs them, or is on its way to them in a group's queue. */
+    _Atomic uint32_t ordinary;
     _Alignas(CACHE_LINE) _Atomic uint64_t completed;
     _Atomic uint32_t returning; /* workers whose job has ended and who will look for the next */
 
@@ -129,6 +131,7 @@ struct crew {
     _Alignas(CACHE_LINE) uint32_t n_groups;
     uint32_t threads_max;
     uint32_t lost_max; /* so many lost workers are replaced, beyond threads_max */
+    uint32_t reserved; /* so many workers run urgent jobs alone; see ordinary_room() */
     size_t stack_bytes;
     bool pinned, realtime;
     pthread_t spawner;
@@ -178,6 +181,13 @@ void crew_put(struct crew *crew, struct batch *batch, struct wakes *wakes);
 
 /* Sees to it that somebody comes for them. Call without a lock. */
 void crew_wake(struct crew *crew, const struct wakes *wakes);
+
+/* So many jobs that are not urgent have their worker no more. Somebody is to look at the overflow
+ * afterwards: the worker itself does, else crew_look(). */
+void crew_ordinary_end(struct crew *crew, uint32_t n);
+
+/* Idle workers look whether there is something for them in the overflow. Call without a lock. */
+void crew_look(struct crew *crew);
 
 /* Admitted jobs that wait for a thread. */
 uint32_t crew_queued(const struct crew *crew);

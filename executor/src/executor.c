@@ -78,6 +78,11 @@ uint32_t tw_executor_threads_allowed(const struct tw_executor_options *options,
                            ret_limit);
 }
 
+uint64_t tw_executor_memory_left(void)
+{
+    return machine_memory_left("");
+}
+
 /* A multiple of TW_THREADS_ROUND, but the rounding never asks for more than there may be. */
 static uint32_t threads_rounded(uint32_t threads, uint32_t allowed)
 {
@@ -101,6 +106,7 @@ static tw_status crew_of(struct tw_executor *executor, const struct tw_executor_
         .threads_max = threads_max,
         .lost_max = options->threads_lost_max != 0 ? options->threads_lost_max
                                                    : TW_THREADS_LOST_MAX_DEFAULT,
+        .reserved = options->threads_reserved,
         .cores = cores,
         .pinned = options->pinned,
         .realtime = options->realtime,
@@ -136,6 +142,12 @@ tw_status tw_executor_start(const struct tw_executor_options *options,
     return TW_OK;
 }
 
+/* So many threads for jobs that are not urgent, and the reserve beside them. */
+static uint32_t with_reserve(const struct crew *crew, uint32_t threads)
+{
+    return threads < UINT32_MAX - crew->reserved ? threads + crew->reserved : threads;
+}
+
 tw_status tw_executor_prepare(struct tw_executor *executor, uint32_t threads,
                               struct tw_error *error)
 {
@@ -143,14 +155,15 @@ tw_status tw_executor_prepare(struct tw_executor *executor, uint32_t threads,
     /* Those that are lost do not count, as far as they may be replaced. */
     uint32_t existing = atomic_load_explicit(&crew->threads, memory_order_relaxed) -
                         (crew_threads_ceiling(crew) - crew->threads_max);
-    if (threads <= existing)
+    uint32_t wanted = with_reserve(crew, threads);
+    if (wanted <= existing)
         return TW_OK;
     const char *limit;
     uint32_t allowed = threads_allowed(crew->threads_max, crew->stack_bytes, existing, 0, &limit);
     if (threads > allowed)
         return tw_error_set(error, TW_LIMIT, "%u ready threads were asked for, %s allows %u",
                             threads, limit, allowed);
-    return crew_grow(crew, threads_rounded(threads, allowed), error);
+    return crew_grow(crew, threads_rounded(wanted < allowed ? wanted : allowed, allowed), error);
 }
 
 void tw_executor_status_get(struct tw_executor *executor, struct tw_executor_status *ret)
@@ -448,6 +461,8 @@ void tw_job_finish(struct tw_job *job, enum tw_job_end end)
     assert(job_state_get(job) == (crew_is_watch() ? JOB_LOST : JOB_RUNNING));
     assert(port != NULL || crew_is_worker(&executor->crew) || crew_is_watch());
     crew_end(&executor->crew); /* before the next of the lane can begin, so that the peak is true */
+    if (port == NULL && job->job_class != TW_JOB_URGENT)
+        crew_ordinary_end(&executor->crew, 1);
 
     pthread_mutex_lock(&lane->lock);
     if (end == TW_JOB_PARK)
@@ -458,6 +473,8 @@ void tw_job_finish(struct tw_job *job, enum tw_job_end end)
     pthread_mutex_unlock(&lane->lock); /* the job's owner may free job and lane from here on */
 
     make_calls(executor, &calls);
+    if (crew_is_watch()) /* no worker of the job comes to look what may start in its place */
+        crew_look(&executor->crew);
     if (port != NULL)
         port_leave(port);
 }
@@ -541,9 +558,11 @@ static bool queued_job_withdraw(struct tw_executor *executor, struct tw_job *job
 {
     struct place place = place_lock(executor, job);
     bool is_ours = job_state_get(job) == JOB_QUEUED && match(job, context);
-    if (is_ours && place.queue != NULL)
+    if (is_ours && place.queue != NULL) {
         queue_remove(place.queue, job);
-    else if (is_ours)
+        if (job->job_class != TW_JOB_URGENT)
+            crew_ordinary_end(&executor->crew, 1);
+    } else if (is_ours)
         crowd_remove(place.crowd, job);
     pthread_mutex_unlock(place.lock);
     return is_ours;
@@ -579,6 +598,7 @@ static bool cancel_pass(struct tw_lane *lane, match_fn *match, void *context, st
 
 size_t tw_lane_cancel(struct tw_lane *lane, match_fn *match, void *context)
 {
+    struct tw_executor *executor = lane->executor;
     size_t n = 0;
     bool has_transit = true;
     while (has_transit) {
@@ -590,6 +610,7 @@ size_t tw_lane_cancel(struct tw_lane *lane, match_fn *match, void *context)
         if (has_transit)
             sched_yield();
     }
+    crew_look(&executor->crew); /* what was withdrawn from a group's queue had a worker */
     return n;
 }
 

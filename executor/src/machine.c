@@ -160,16 +160,45 @@ static uint64_t pids_left(const char *folder)
     return rest_in(folder, "pids.max", "pids.current");
 }
 
+/* What a control group counts as used, but would give back before it refuses any: pages of files, the journal's above all. */
+static uint64_t file_pages_in(const char *folder, const char *const names[2])
+{
+    char path[PATH_MAX], text[4096];
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    uint64_t bytes = 0;
+    char *rest = text;
+    if (!file_text(path, text, sizeof text))
+        return 0;
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+        const char *name = strsep(&line, " ");
+        if (line != NULL && (strcmp(name, names[0]) == 0 || strcmp(name, names[1]) == 0))
+            bytes += strtoull(line, NULL, 10);
+    }
+    return bytes;
+}
+
+static uint64_t memory_left_in(const char *folder, uint64_t limit, uint64_t used, const char *const names[2])
+{
+    if (limit == NO_LIMIT || used == NO_LIMIT)
+        return limit;
+    uint64_t files = file_pages_in(folder, names);
+    used = used > files ? used - files : 0;
+    return limit > used ? limit - used : 0;
+}
+
 static uint64_t memory_left_v2(const char *folder)
 {
-    return rest_in(folder, "memory.max", "memory.current");
+    static const char *const names[2] = {"inactive_file", "active_file"};
+    return memory_left_in(folder, number_in(folder, "memory.max"), number_in(folder, "memory.current"), names);
 }
 
 static uint64_t memory_left_v1(const char *folder)
 {
-    uint64_t left = rest_in(folder, "memory.limit_in_bytes", "memory.usage_in_bytes");
-    return left > (uint64_t)INT64_MAX / 2 ? NO_LIMIT
-                                          : left; /* v1 writes "no limit" as a huge number */
+    static const char *const names[2] = {"total_inactive_file", "total_active_file"};
+    uint64_t limit = number_in(folder, "memory.limit_in_bytes");
+    if (limit > (uint64_t)INT64_MAX / 2) /* v1 writes "no limit" as a huge number */
+        return NO_LIMIT;
+    return memory_left_in(folder, limit, number_in(folder, "memory.usage_in_bytes"), names);
 }
 
 static uint64_t whole_cores(uint64_t quota_us, uint64_t period_us)
@@ -262,7 +291,7 @@ static uint64_t room_by_pids(const char *root)
     return least_of(cgroup_least(root, "", pids_left), cgroup_least(root, "pids", pids_left));
 }
 
-static uint64_t room_by_address_space(const char *root, size_t stack_bytes)
+static uint64_t address_space_left(const char *root)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -271,19 +300,32 @@ static uint64_t room_by_address_space(const char *root, size_t stack_bytes)
     snprintf(path, sizeof path, "%s/proc/self/status", root);
     uint64_t used_kib = named_number(path, "VmSize");
     uint64_t used = used_kib == NO_LIMIT ? 0 : used_kib * 1024;
-    return limit.rlim_cur > used ? (limit.rlim_cur - used) / stack_bytes : 0;
+    return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
-static uint64_t room_by_memory(const char *root, size_t stack_bytes)
+static uint64_t resident_left(const char *root)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     uint64_t available_kib = named_number(path, "MemAvailable");
     uint64_t bytes = available_kib == NO_LIMIT ? NO_LIMIT : available_kib * 1024;
     bytes = least_of(bytes, cgroup_least(root, "", memory_left_v2));
-    bytes = least_of(bytes, cgroup_least(root, "memory", memory_left_v1));
-    uint64_t by_bytes = bytes == NO_LIMIT ? NO_LIMIT : bytes / THREAD_MEMORY_BYTES;
-    return least_of(by_bytes, room_by_address_space(root, stack_bytes));
+    return least_of(bytes, cgroup_least(root, "memory", memory_left_v1));
+}
+
+uint64_t machine_memory_left(const char *root)
+{
+    return least_of(resident_left(root), address_space_left(root));
+}
+
+static uint64_t threads_in(uint64_t bytes, size_t bytes_each)
+{
+    return bytes == NO_LIMIT ? NO_LIMIT : bytes / bytes_each;
+}
+
+static uint64_t room_by_memory(const char *root, size_t stack_bytes)
+{
+    return least_of(threads_in(resident_left(root), THREAD_MEMORY_BYTES), threads_in(address_space_left(root), stack_bytes));
 }
 
 struct machine_room machine_thread_room(const char *root, size_t stack_bytes)

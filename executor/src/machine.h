@@ -21,4 +21,8 @@ uint32_t machine_cores(const char *root, int *cores, uint32_t cores_max);
 /* stack_bytes: reserved per thread; counts against RLIMIT_AS alone. */
 struct machine_room machine_thread_room(const char *root, size_t stack_bytes);
 
+/* Bytes that may still be taken: of the machine, the control groups and RLIMIT_AS the least; pages of files count as
+ * free. UINT64_MAX: nothing says so. */
+uint64_t machine_memory_left(const char *root);
+
 #endif

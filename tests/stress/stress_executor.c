@@ -350,6 +350,7 @@ static void round_run(uint64_t *state)
     bool is_large = random_next(state) % 2 == 0;
     const struct tw_executor_options options = {.threads_ready = is_large ? 200 : 4,
                                                 .threads_max = is_large ? 256 : 64,
+                                                .threads_reserved = (uint32_t)(random_next(state) % 3) * 4,
                                                 .groups = 1 + (uint32_t)(random_next(state) % 3),
                                                 .pinned = random_next(state) % 2 == 0};
     if (tw_executor_start(&options, &executor, &error) != TW_OK ||

@@ -133,6 +133,30 @@ Test(machine, memory_allows_one_thread_per_64_KiB)
     cr_expect_eq(machine_thread_room(root, 256 * 1024).threads, 16);
 }
 
+Test(machine, pages_of_files_are_memory_that_is_left)
+{
+    cr_expect_eq(machine_memory_left(root), UINT64_MAX, "nothing says so");
+    put("/proc/meminfo", "MemTotal: 999999 kB\nMemAvailable:    8192 kB\n");
+    cr_expect_eq(machine_memory_left(root), 8192 * 1024);
+    put("/proc/self/cgroup", "0::/box\n");
+    put("/sys/fs/cgroup/box/memory.max", "4000000\n");
+    put("/sys/fs/cgroup/box/memory.current", "3900000\n");
+    cr_expect_eq(machine_memory_left(root), 100000);
+    put("/sys/fs/cgroup/box/memory.stat", "anon 5\nfile 2900000\ninactive_file 2000000\nactive_file 700000\nslab 9\n");
+    cr_expect_eq(machine_memory_left(root), 2800000);
+    put("/sys/fs/cgroup/box/memory.stat", "inactive_file 9000000\n");
+    cr_expect_eq(machine_memory_left(root), 4000000, "never more than there is");
+}
+
+Test(machine, version_1_counts_pages_of_files_so_too)
+{
+    put("/proc/self/cgroup", "4:memory:/job\n0::/\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "4000000\n");
+    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "3900000\n");
+    put("/sys/fs/cgroup/memory/job/memory.stat", "cache 9\ninactive_file 7\ntotal_inactive_file 1000000\n");
+    cr_expect_eq(machine_memory_left(root), 1100000);
+}
+
 /* root is not held to RLIMIT_NPROC; anybody else is, with all threads of the user counted. */
 Test(machine, the_process_limit_counts_for_everybody_but_root)
 {

@@ -297,6 +297,13 @@ static int call_unlink(void *context, const char *path)
     return unlink(path) != 0 ? -errno : 0;
 }
 
+static int64_t call_free_bytes(void *context, const char *path)
+{
+    const struct disk *disk = context;
+    (void)path;
+    return disk->room_bytes < INT64_MAX ? (int64_t)disk->room_bytes : INT64_MAX;
+}
+
 /* --- the disk ---------------------------------------------------------------------- */
 
 void disk_init(struct disk *disk, uint64_t seed)
@@ -312,7 +319,8 @@ void disk_init(struct disk *disk, uint64_t seed)
                                            .fdatasync = call_fdatasync,
                                            .sync_directory = call_sync_directory,
                                            .rename = call_rename,
-                                           .unlink = call_unlink};
+                                           .unlink = call_unlink,
+                                           .free_bytes = call_free_bytes};
     cr_assert_not_null(mkdtemp(disk->dir));
 }
 

@@ -211,6 +211,32 @@ Test(journal_faults, a_full_disk_leaves_a_reserve_for_what_is_not_an_open)
     }
 }
 
+/* What a quarter of a segment does not hold is asked of the file system, together with what is prepared. */
+Test(journal_faults, what_may_not_be_refused_has_its_room_before_the_disk_is_full)
+{
+    enum { RESERVE = 200 * 1024 };
+    open_on_a_full_disk_of(1024 * 1024);
+    oracle_append(oracle, 200);
+    oracle_sync(oracle);
+    tw_journal_reserve_set(oracle->journal, RESERVE);
+    oracle_sync(oracle);
+    cr_expect(tw_journal_has_room(oracle->journal));
+    fill_until_there_is_no_room();
+    cr_expect_gt(oracle->disk.room_bytes, RESERVE - 2 * 64 * 1024, "%lu", (unsigned long)oracle->disk.room_bytes);
+    for (int i = 0; i < RESERVE / 248 - 1; i++) { /* all of it, beside the headers of segments */
+        oracle_append(oracle, 200);
+        oracle_sync(oracle);
+    }
+
+    tw_journal_reserve_set(oracle->journal, 0);
+    oracle->disk.room_bytes = UINT64_MAX;
+    oracle_sync(oracle);
+    cr_expect(tw_journal_has_room(oracle->journal));
+    oracle_close(oracle);
+    go_on();
+    oracle_clear(oracle);
+}
+
 Test(journal_faults, when_the_disk_has_room_again_so_has_the_log)
 {
     open_on_a_full_disk_of(100 * 1024);

@@ -320,7 +320,8 @@ static bool adapter_check(const struct tw_engine_adapter *adapter, const Tradewa
 
 static uint32_t parallel_of(const struct tw_slot *slot, const struct tw_follower_rules *rules)
 {
-    return rules->max_parallel > 0 ? rules->max_parallel : slot->caps.max_parallel;
+    uint32_t parallel = rules->max_parallel > 0 ? rules->max_parallel : slot->caps.max_parallel;
+    return parallel > 0 ? parallel : 1; /* nobody knows while its session could not be opened */
 }
 
 static bool refuse_capacity(struct tw_engine *engine, uint32_t needed, const struct tw_error *error,
@@ -334,6 +335,21 @@ static bool refuse_capacity(struct tw_engine *engine, uint32_t needed, const str
     return false;
 }
 
+/* A start refuses nobody whose positions may be open: the fleet has the threads that there may be, and its calls wait for
+ * them. Loudly. */
+static bool capacity_short(struct tw_engine *engine, const struct tw_slot *slot, uint32_t needed, const struct tw_error *error)
+{
+    struct tw_executor_status status;
+    struct tw_error ignored = {{0}};
+    tw_executor_status_get(engine->executor, &status);
+    tw_log(TW_LOG_ERROR, "executor.short", "follower=%s threads_needed=%u threads_max=%u why=\"%s\" calls=wait do=\"executor.threads_max\"",
+           slot->id, needed, status.threads_max, error->text);
+    if (tw_executor_prepare(engine->executor, status.threads_max, &ignored) != TW_OK)
+        tw_log(TW_LOG_ERROR, "executor.short", "why=\"%s\"", ignored.text);
+    engine->threads_needed = needed;
+    return true;
+}
+
 /* Sees to it that every blocking follower's calls have a thread that is ready. */
 static bool capacity_change(struct tw_engine *engine, const struct tw_slot *slot, uint32_t before,
                             uint32_t after, struct tw_refusal *refusal)
@@ -343,7 +359,9 @@ static bool capacity_change(struct tw_engine *engine, const struct tw_slot *slot
     uint32_t needed = engine->threads_needed - before + after;
     struct tw_error error = {{0}};
     if (after > before && tw_executor_prepare(engine->executor, needed, &error) != TW_OK)
-        return refuse_capacity(engine, needed, &error, refusal);
+        return atomic_load_explicit(&engine->is_recovering, memory_order_relaxed)
+                   ? capacity_short(engine, slot, needed, &error)
+                   : refuse_capacity(engine, needed, &error, refusal);
     engine->threads_needed = needed;
     return true;
 }
@@ -987,15 +1005,27 @@ static struct tw_slot **stopped_out(struct tw_engine *engine, size_t *ret_n)
     return list;
 }
 
+/* In the log, for the close of a follower's share: its part of the event, its plan and its outcomes are some 700 bytes. */
+#define LOG_BYTES_PER_CLOSE 2048u
+
+/* While the disk is not full yet there has to be room in the log to close all that is open; a quarter more, because this is
+ * said once in a second. */
+static void log_reserve_set(struct tw_engine *engine, uint64_t open_shares)
+{
+    if (engine->log != NULL)
+        tw_journal_reserve_set(engine->log, (open_shares + open_shares / 4) * LOG_BYTES_PER_CLOSE);
+}
+
 #define COMPARE_EVERY_NS (60 * TW_NS_PER_S)
 enum { COMPARES_AT_ONCE = 64 };
 
-/* Asks the brokers that have not been asked for a minute; a few at a time. */
+/* Asks the brokers that have not been asked for a minute; a few at a time. On the way, counts what is open. */
 static void compare_some(struct tw_engine *engine)
 {
     struct tw_slot *due[COMPARES_AT_ONCE], *slot, *next;
     int64_t now_ns = tw_mono_ns(), before_ns = now_ns - COMPARE_EVERY_NS;
     size_t n = 0;
+    uint64_t open_shares = 0;
     pthread_rwlock_rdlock(&engine->fleet_lock);
     HASH_ITER(hh, engine->slots, slot, next)
     {
@@ -1003,6 +1033,7 @@ static void compare_some(struct tw_engine *engine)
         bool is_due = n < COMPARES_AT_ONCE && slot->is_connected &&
                       (slot->compared_mono_ns < before_ns || fuse_asks(slot, now_ns));
         const char *news = fuse_news(slot);
+        open_shares += slot->open_positions;
         pthread_mutex_unlock(&slot->mutex);
         if (news != NULL)
             tw_log(TW_LOG_WARN, "breaker.session", "follower=%s breaker=%s closes=go_on", slot->id, news);
@@ -1012,6 +1043,7 @@ static void compare_some(struct tw_engine *engine)
         due[n++] = slot;
     }
     pthread_rwlock_unlock(&engine->fleet_lock);
+    log_reserve_set(engine, open_shares);
     for (size_t i = 0; i < n; i++) {
         reconcile_begin(due[i]);
         slot_release(due[i]);

@@ -419,6 +419,7 @@ struct tw_engine {
     atomic_uint_fast64_t refused[TW_LOAD_COUNT]; /* events, for load */
 
     atomic_bool is_halted; /* everything */
+    atomic_bool is_memory_short; /* what is left of it is for closes */
     atomic_bool is_stopping;
     atomic_bool is_recovering; /* what was on its way is not in the lanes yet: nobody mends or plans beside it */
     atomic_bool is_quiet; /* nothing was at a broker when it stopped */

@@ -795,14 +795,26 @@ static void copies_resume(struct tw_engine *engine, bool asks)
                 copy_resume(engine, &record->copies[i], asks);
 }
 
+/* A follower whose session cannot be opened is there all the same: without a connection its opens are skipped and its closes
+ * wait, in a lane of its own. */
+static void start_one(struct tw_engine *engine, struct tw_slot *slot)
+{
+    struct tw_refusal refusal = {0};
+    if (slot_start(slot, &refusal))
+        return;
+    tw_log(TW_LOG_ERROR, "follower.not_started", "follower=%s why=\"%s\" closes=wait do=\"mend it, and start anew\"", slot->id, refusal.text);
+    if (slot->lane == NULL)
+        slot->lane = tw_lane_new(engine->executor, 1, engine->reactor);
+    if (slot->lane == NULL) /* its events would have no place to go */
+        abort();
+}
+
 static void slots_start(struct tw_engine *engine)
 {
     struct tw_slot *slot, *next;
     HASH_ITER(hh, engine->slots, slot, next)
     {
-        struct tw_refusal refusal = {0};
-        if (!slot_start(slot, &refusal))
-            tw_log(TW_LOG_ERROR, "follower.not_started", "follower=%s why=\"%s\"", slot->id, refusal.text);
+        start_one(engine, slot);
         atomic_fetch_add(&engine->n_followers, 1);
     }
 }
@@ -828,12 +840,8 @@ static void retired_start(struct tw_engine *engine)
     for (struct tw_record *record = engine->history.oldest; record != NULL; record = record->newer)
         for (uint32_t i = 0; engine->retired != NULL && i < record->n_copies; i++) {
             struct tw_slot *slot = record->copies[i].subscription->slot;
-            struct tw_refusal refusal = {0};
-            if (!slot->is_deleted || slot->session != NULL || copy_is_over(&record->copies[i]))
-                continue;
-            if (!slot_start(slot, &refusal))
-                tw_log(TW_LOG_ERROR, "follower.not_started", "follower=%s why=\"%s\"", slot->id,
-                       refusal.text);
+            if (slot->is_deleted && slot->session == NULL && slot->lane == NULL && !copy_is_over(&record->copies[i]))
+                start_one(engine, slot);
         }
 }
 

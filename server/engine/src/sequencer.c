@@ -1151,7 +1151,7 @@ bool engine_check_room(const struct tw_engine *engine, struct tw_refusal *refusa
     if (engine->log == NULL || tw_journal_has_room(engine->log))
         return true;
     tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
-              "the disk of the journal is full: make room; until then only what reduces is taken");
+              "the disk of the journal is as good as full: make room; until then only what reduces is taken");
     refusal->retry_after_ns = TW_NS_PER_S;
     return false;
 }
@@ -1171,11 +1171,27 @@ static bool check_backlog(struct tw_engine *engine, bool adds, struct tw_refusal
     return false;
 }
 
-/* What is left of a full disk, and of the memory that waits for a slow one, is kept for closes. */
+void tw_engine_memory_short_set(struct tw_engine *engine, bool is_short)
+{
+    atomic_store_explicit(&engine->is_memory_short, is_short, memory_order_relaxed);
+}
+
+static bool refuse_short_memory(struct tw_engine *engine, struct tw_refusal *refusal)
+{
+    refused_count(engine, TW_LOAD_MEMORY);
+    tw_refuse(refusal, REFUSAL(OVERLOADED), NULL,
+              "less memory is left than memory.reserved_bytes: until there is more only what reduces or changes is taken");
+    refusal->retry_after_ns = TW_NS_PER_S;
+    return false;
+}
+
+/* What is left of a full disk, of the memory that waits for a slow one, and of memory altogether, is kept for closes. */
 static bool check_room(struct tw_engine *engine, bool adds, struct tw_refusal *refusal)
 {
     if (!check_backlog(engine, adds, refusal))
         return false;
+    if (adds && atomic_load_explicit(&engine->is_memory_short, memory_order_relaxed))
+        return refuse_short_memory(engine, refusal);
     bool has_room = !adds || engine_check_room(engine, refusal);
     if (!has_room)
         refused_count(engine, TW_LOAD_DISK);

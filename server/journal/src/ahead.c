@@ -161,6 +161,28 @@ static int fill_next(struct tw_journal *journal, uint64_t wanted)
     return result;
 }
 
+/* Zeros that nothing is written to yet, in this segment and the next. */
+static uint64_t prepared_bytes(struct tw_journal *journal)
+{
+    uint64_t offset = atomic_load_explicit(&journal->offset, memory_order_relaxed);
+    (void)pthread_mutex_lock(&journal->ahead_mutex);
+    uint64_t zeros = atomic_load_explicit(&journal->current_zeros, memory_order_relaxed);
+    uint64_t next = journal->next.fd >= 0 ? journal->next_zeros : 0;
+    (void)pthread_mutex_unlock(&journal->ahead_mutex);
+    return next + (zeros > offset ? zeros - offset : 0);
+}
+
+/* Whether what may not be refused would find its place. Where the file system does not say what it has, yes. */
+static bool has_reserve(struct tw_journal *journal)
+{
+    const struct tw_journal_disk *disk = journal->disk;
+    uint64_t wanted = atomic_load_explicit(&journal->reserve_bytes, memory_order_relaxed);
+    if (wanted <= journal_reserve_bytes(journal) || disk->free_bytes == NULL)
+        return true;
+    int64_t left = disk->free_bytes(disk->context, journal->dir);
+    return left < 0 || (uint64_t)left + prepared_bytes(journal) >= wanted;
+}
+
 int journal_prepare(struct tw_journal *journal, uint32_t *ret_segment)
 {
     (void)pthread_mutex_lock(&journal->ahead_mutex);
@@ -180,6 +202,6 @@ int journal_prepare(struct tw_journal *journal, uint32_t *ret_segment)
         *ret_segment = number + 1;
         result = fill_next(journal, zeros_wanted(journal, offset));
     }
-    atomic_store_explicit(&journal->has_room, !is_full_disk(result), memory_order_relaxed);
+    atomic_store_explicit(&journal->has_room, !is_full_disk(result) && has_reserve(journal), memory_order_relaxed);
     return is_full_disk(result) ? 0 : result;
 }

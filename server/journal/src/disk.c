@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static int disk_open(void *context, const char *path, int flags, uint32_t mode)
@@ -63,6 +64,18 @@ static int disk_unlink(void *context, const char *path)
     return unlink(path) != 0 ? -errno : 0;
 }
 
+static int64_t disk_free_bytes(void *context, const char *path)
+{
+    (void)context;
+    struct statvfs about;
+    if (statvfs(path, &about) != 0)
+        return -errno;
+    uint64_t bytes;
+    if (__builtin_mul_overflow((uint64_t)about.f_bavail, (uint64_t)about.f_frsize, &bytes) || bytes > INT64_MAX)
+        return INT64_MAX;
+    return (int64_t)bytes;
+}
+
 const struct tw_journal_disk *tw_journal_disk_real(void)
 {
     static const struct tw_journal_disk real = {
@@ -74,6 +87,7 @@ const struct tw_journal_disk *tw_journal_disk_real(void)
         .sync_directory = disk_sync_directory,
         .rename = disk_rename,
         .unlink = disk_unlink,
+        .free_bytes = disk_free_bytes,
     };
     return &real;
 }

@@ -64,6 +64,7 @@ struct tw_journal {
     _Atomic uint64_t durable; /* written under sync_mutex; without syncs under mutex */
 
     _Atomic bool has_room; /* the journal thread's word */
+    _Atomic uint64_t reserve_bytes; /* the engine's: for what may not be refused */
 };
 
 /* Ends the process: *what failed with -errno at the segment. Does not come back. */

@@ -294,6 +294,11 @@ uint64_t tw_journal_durable(const struct tw_journal *journal)
     return atomic_load_explicit(&journal->durable, memory_order_acquire);
 }
 
+void tw_journal_reserve_set(struct tw_journal *journal, uint64_t bytes)
+{
+    atomic_store_explicit(&journal->reserve_bytes, bytes, memory_order_relaxed);
+}
+
 bool tw_journal_has_room(const struct tw_journal *journal)
 {
     return atomic_load_explicit(&journal->has_room, memory_order_relaxed);

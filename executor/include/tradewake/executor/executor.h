@@ -12,6 +12,8 @@
  * may start, risk-reducing jobs go first, then the others, first in first out; polls come last, never
  * take a lane's last slot and wait while the lane has other work.
  *
+ * Reserve. Where threads are short, jobs that are not urgent leave threads_reserved of them to those that are.
+ *
  * Tenants. Where admitted jobs wait for a thread, or for the reactor, each tenant has its turn: one with ten
  * thousand jobs does not keep one with three waiting.
  *
@@ -87,6 +89,7 @@ struct tw_executor_options {
     uint32_t stack_bytes;   /* 0 = TW_WORKER_STACK_BYTES */
     uint32_t threads_lost_max; /* lost threads that are replaced, beyond threads_max;
                                   0 = TW_THREADS_LOST_MAX_DEFAULT */
+    uint32_t threads_reserved; /* so many workers, an eighth of all at most, run urgent jobs alone */
 };
 
 /* Effective numbers and counters; one consistent reading is not promised between fields. */
@@ -125,8 +128,12 @@ uint32_t tw_executor_stop(struct tw_executor *executor);
  * "memory"; static). */
 uint32_t tw_executor_threads_allowed(const struct tw_executor_options *options, const char **ret_limit);
 
-/* Sees to it that at least `threads` workers are ready, off the hot path (a fleet that grows); they
- * count as ready, not as late. Fewer than there are changes nothing.
+/* Bytes of memory that the process may still take: of the machine, its container and RLIMIT_AS the least; pages of files
+ * count as free. UINT64_MAX: no limit is known. Reads some files of /proc and /sys. Thread: any. */
+uint64_t tw_executor_memory_left(void);
+
+/* Sees to it that at least `threads` workers are ready, off the hot path (a fleet that grows), and the reserve beside
+ * them as far as there may be more; they count as ready, not as late. Fewer than there are changes nothing.
  * Thread: any but workers.  Blocks: as tw_executor_start().
  * Fails: TW_LIMIT, with both numbers in error; what had been created stays. */
 TW_MUST_CHECK tw_status tw_executor_prepare(struct tw_executor *executor, uint32_t threads,

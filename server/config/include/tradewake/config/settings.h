@@ -84,12 +84,14 @@ struct tw_settings {
     uint32_t executor_threads; /* ready at start; 0 = what the fleet needs */
     uint32_t executor_threads_max;
     uint32_t executor_threads_lost_max; /* in calls that do not come back; then the breaker opens */
+    uint32_t executor_threads_reserved; /* that run closes, cancels and tighter stops alone */
     uint32_t executor_groups; /* 0 = one per usable core */
     bool executor_pinned;
     enum tw_realtime executor_realtime;
     uint32_t rpc_threads; /* 0 = one per usable core, at most 4 */
     uint32_t copies_remembered;
     int64_t copies_backlog_bytes;
+    int64_t memory_reserved_bytes; /* with less than this left, no opens; 0 = nobody looks */
     uint32_t events_remembered;
     int64_t events_kept_ns;
     uint32_t snapshot_segments;  /* 0 = never */

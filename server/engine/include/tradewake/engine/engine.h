@@ -270,6 +270,9 @@ void tw_engine_past_ask(struct tw_engine *engine, struct tw_past *past);
 /* Changes up to this one may be neither in memory nor in the past. */
 uint64_t tw_engine_lost_change_id(const struct tw_engine *engine);
 
+/* While it is short, opens are refused: what is left of the memory is for closes. Thread: any. */
+void tw_engine_memory_short_set(struct tw_engine *engine, bool is_short);
+
 /* About how much memory copies take that cannot be forgotten because the journal has not written them, durably. Thread: any. */
 uint64_t tw_engine_backlog_bytes(const struct tw_engine *engine);
 

@@ -34,6 +34,7 @@ struct tw_journal_disk {
     int (*sync_directory)(void *context, const char *path);
     int (*rename)(void *context, const char *from, const char *to);
     int (*unlink)(void *context, const char *path);
+    int64_t (*free_bytes)(void *context, const char *path); /* of the file system, for us; NULL = nobody knows */
 };
 
 /* The real one; static. */
@@ -88,10 +89,14 @@ uint64_t tw_journal_durable(const struct tw_journal *journal);
  * sequence. Thread: journal (one).  Blocks: as long as the disk takes. */
 uint64_t tw_journal_sync(struct tw_journal *journal);
 
-/* Whether there is room for opens: false when space ahead could not be prepared. At least a quarter of a
- * segment is kept for everything else. tw_journal_sync() looks again, also when it has nothing to sync.
- * Thread: any.  Blocks: no. */
+/* Whether there is room for opens: false when space ahead could not be prepared, or when less is left than
+ * tw_journal_reserve_set() asks for. At least a quarter of a segment is kept for everything else.
+ * tw_journal_sync() looks again, also when it has nothing to sync.  Thread: any.  Blocks: no. */
 bool tw_journal_has_room(const struct tw_journal *journal);
+
+/* So many bytes, of the file system's and of what is prepared, are for what may not be refused. The next
+ * tw_journal_sync() looks.  Thread: any.  Blocks: no. */
+void tw_journal_reserve_set(struct tw_journal *journal, uint64_t bytes);
 
 /* Begins a new segment (whatever is appended from here on is in it) and returns its number. Thread: any. */
 uint32_t tw_journal_roll(struct tw_journal *journal);
