@@ -291,6 +291,8 @@ static void finish(struct tw_call *call)
     wire_queue_timer_set(call->queue, call, INT64_MAX);
     if (call->is_counted)
         peers_give(&call->queue->server->peers, call->peer);
+    if (call->has_row)
+        call->queue->turns.rows[call->row].live--;
     call->phase = CALL_OVER;
     if (call->is_shown && call->method->row->on_finished != NULL)
         call->method->row->on_finished(call, call->is_cancelled);
@@ -426,6 +428,42 @@ static void stream_message_take(struct tw_call *call, grpc_byte_buffer *buffer)
     reading_go_on(call);
 }
 
+static void message_take(struct tw_call *call, grpc_byte_buffer *buffer)
+{
+    int64_t from_ns = call->has_row ? tw_mono_ns() : 0;
+    if (call->method->type->client_streams)
+        stream_message_take(call, buffer);
+    else
+        only_message_take(call, buffer);
+    if (call->has_row)
+        turns_used(&call->queue->turns, call->row, from_ns, tw_mono_ns());
+}
+
+/* True: its caller has had more of this thread than his share; the call keeps the message until its turn. */
+static bool must_wait(struct tw_call *call, grpc_byte_buffer *buffer)
+{
+    struct wire_queue *queue = call->queue;
+    if (!call->has_row || !turns_must_wait(&queue->turns, call->row, tw_mono_ns()))
+        return false;
+    call->message = buffer;
+    tw_call_ref(call);
+    turns_wait(&queue->turns, call->row, &call->turn);
+    return true;
+}
+
+void wire_call_on_turn(struct tw_call *call)
+{
+    grpc_byte_buffer *buffer = call->message;
+    if (call->phase == CALL_OVER)
+        return; /* its client has gone away meanwhile */
+    call->message = NULL;
+    if (call->phase == CALL_OPEN && !call->is_closed && !call->is_half_closed)
+        message_take(call, buffer);
+    grpc_byte_buffer_destroy(buffer);
+    if (call->phase == CALL_OPEN || call->phase == CALL_ENDING)
+        settle(call);
+}
+
 static void message_arrived(struct tw_call *call, grpc_byte_buffer *buffer, bool ok)
 {
     bool is_client_stream = call->method->type->client_streams;
@@ -450,12 +488,13 @@ static void message_arrived(struct tw_call *call, grpc_byte_buffer *buffer, bool
         if (is_client_stream) {
             call->received_mono_ns = tw_mono_ns();
             call->received_wall_ns = tw_wall_ns();
-            stream_message_take(call, buffer);
-        } else if (is_another) {
-            count_refuse(call, "more came");
-        } else {
-            only_message_take(call, buffer);
         }
+        if (is_another && !is_client_stream)
+            count_refuse(call, "more came");
+        else if (must_wait(call, buffer))
+            return;
+        else
+            message_take(call, buffer);
     }
     grpc_byte_buffer_destroy(buffer);
 }
@@ -508,6 +547,24 @@ static bool stream_admit(struct tw_call *call, struct tw_refusal *ret)
     return false;
 }
 
+/* Where it is asked who calls, no caller takes all the places of a thread. */
+static bool caller_admit(struct tw_call *call, struct tw_refusal *ret)
+{
+    struct wire_queue *queue = call->queue;
+    if (call->caller == NULL || queue->is_stream)
+        return true;
+    uint32_t row = turns_row(call->caller);
+    if (queue->turns.rows[row].live >= WIRE_LIVE_PER_CALLER_MAX) {
+        tw_refuse(ret, REASON(OVERLOADED), NULL, "this caller has too many calls open at once; try again");
+        ret->retry_after_ns = OVERLOAD_RETRY_NS;
+        return false;
+    }
+    call->row = row;
+    call->has_row = true;
+    queue->turns.rows[row].live++;
+    return true;
+}
+
 /* On the headers alone, before anything is read. */
 static bool admit(struct tw_call *call, struct tw_refusal *ret)
 {
@@ -529,7 +586,7 @@ static bool admit(struct tw_call *call, struct tw_refusal *ret)
     if (server->options.authorize != NULL &&
         !server->options.authorize(server->options.context, call, ret))
         return false;
-    return !method->is_stream || stream_admit(call, ret);
+    return caller_admit(call, ret) && (!method->is_stream || stream_admit(call, ret));
 }
 
 static void on_requested(struct tw_call *call, bool ok)

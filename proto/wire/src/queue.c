@@ -365,21 +365,48 @@ bool wire_queue_completed(struct wire_queue *queue, const void *tag, int *ret_ok
     return true;
 }
 
-static void event_run(struct wire_queue *queue, const grpc_event *event)
+/* What completed on this thread while it was at work. */
+static void early_run(struct wire_queue *queue)
 {
-    void *tag = event->tag;
-    int ok = event->success;
     for (;;) {
-        grpc_completion_queue_thread_local_cache_init(queue->core); /* keeps what it has */
-        completion_run(queue, tag, ok != 0);
         if (queue->n_early == 0)
             early_fetch(queue);
         if (queue->n_early == 0)
             return;
         queue->n_early--;
-        tag = queue->early[queue->n_early].tag;
-        ok = queue->early[queue->n_early].ok;
+        void *tag = queue->early[queue->n_early].tag;
+        int ok = queue->early[queue->n_early].ok;
+        grpc_completion_queue_thread_local_cache_init(queue->core); /* keeps what it has */
+        completion_run(queue, tag, ok != 0);
     }
+}
+
+static void event_run(struct wire_queue *queue, const grpc_event *event)
+{
+    grpc_completion_queue_thread_local_cache_init(queue->core);
+    completion_run(queue, event->tag, event->success != 0);
+    early_run(queue);
+}
+
+static bool is_turn_due(struct wire_queue *queue, bool has_completed)
+{
+    queue->since_turn += has_completed;
+    queue->looks = has_completed ? 0 : queue->looks + 1;
+    return queue->since_turn >= WIRE_COMPLETIONS_PER_TURN || queue->looks >= WIRE_LOOKS_PER_TURN;
+}
+
+/* Who waits with a message is served when nothing else has come, and after so many completions in any case. */
+static void turn_run(struct wire_queue *queue)
+{
+    struct turn *turn = turns_take(&queue->turns);
+    queue->since_turn = queue->looks = 0;
+    if (turn == NULL)
+        return;
+    struct tw_call *call = (struct tw_call *)((char *)turn - offsetof(struct tw_call, turn));
+    grpc_completion_queue_thread_local_cache_init(queue->core);
+    wire_call_on_turn(call);
+    tw_call_unref(call);
+    early_run(queue);
 }
 
 /* When nothing can come any more, the queue closes: its calls are over, the core has given back
@@ -403,12 +430,15 @@ static void *queue_main(void *arg)
     struct wire_queue *queue = arg;
     queue_here = queue;
     for (;;) {
-        gpr_timespec until = wire_timespec(timers_next(queue));
+        bool waits = !turns_is_empty(&queue->turns);
+        gpr_timespec until = waits ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : wire_timespec(timers_next(queue));
         grpc_event event = grpc_completion_queue_next(queue->core, until, NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             break;
         if (event.type == GRPC_OP_COMPLETE)
             event_run(queue, &event);
+        if (waits && is_turn_due(queue, event.type == GRPC_OP_COMPLETE))
+            turn_run(queue);
         timers_run(queue);
         close_if_done(queue);
     }

@@ -12,6 +12,7 @@
 
 #include "peers.h"
 #include "tls.h"
+#include "turns.h"
 
 #include <tradewake/base/arena.h>
 #include <tradewake/wire/descriptors.h>
@@ -30,6 +31,12 @@
 #define WIRE_REQUESTED_PER_WATCH 2u
 /* Calls at once per queue; beyond it new ones are refused (OVERLOADED) on their headers. */
 #define WIRE_LIVE_PER_QUEUE_MAX 16384u
+/* Of them, those of one caller at most: who floods does not take the others' places. */
+#define WIRE_LIVE_PER_CALLER_MAX 8192u
+/* So many completions in a row, and then somebody who waits has his turn all the same. */
+#define WIRE_COMPLETIONS_PER_TURN 64u
+/* A look for completions reads from one connection: so many that find none, and then a turn. */
+#define WIRE_LOOKS_PER_TURN 64u
 /* Structs that are kept for the next call, per queue. */
 #define WIRE_FREE_PER_QUEUE_MAX 1024u
 #define WIRE_METHOD_BUCKETS     256u /* power of two, well above the number of methods */
@@ -130,6 +137,10 @@ struct tw_call {
     const char **certificate_names; /* in kept, once they were asked for; NULL = not yet, or none */
     size_t n_certificate_names;
 
+    bool has_row;     /* its caller is known, and has a row among the queue's turns */
+    uint32_t row;
+    struct turn turn; /* while it waits with its message */
+
     int64_t timer_due_mono_ns;
     uint32_t timer_slot; /* index in the queue's heap + 1; 0 = not set */
 };
@@ -159,6 +170,9 @@ struct wire_queue {
     uint32_t n_live, n_free, n_requested;
     struct tw_call **timers; /* a heap, the earliest first */
     uint32_t n_timers, timers_max;
+    struct turns turns;
+    uint32_t since_turn; /* completions since somebody who waited had his turn */
+    uint32_t looks;      /* that found none, in a row */
     bool is_primed, are_streams_ended;
     unsigned looked; /* the server's looks, when its streams were last looked at */
     struct { /* completions taken out of the core's cache, to be handled next */
@@ -242,6 +256,9 @@ void wire_call_recycle(struct tw_call *call);
 void wire_call_on_completion(struct op *op, bool ok);
 void wire_call_on_post(struct tw_call *call);
 void wire_call_on_timer(struct tw_call *call);
+
+/* It has waited with its message, and has its turn. */
+void wire_call_on_turn(struct tw_call *call);
 
 /* Ends a stream that watches, if its caller may no longer. Thread: the queue's. */
 void wire_call_look_again(struct tw_call *call);
