@@ -3,6 +3,9 @@
 
 #include <tradewake/core/mask.h>
 
+#include <google/protobuf/any.pb-c.h>
+#include <google/protobuf/timestamp.pb-c.h>
+
 #include <stdlib.h>
 
 static const char *const follower_fields[] = {"display_name", "mode", "adapter_config",
@@ -289,4 +292,70 @@ Test(core_mask, there_are_no_more_paths_than_can_be_compared)
     mask.n_paths = MANY - 1;
     cr_expect(tw_mask_apply(&mask, &target->base, &source->base, &refusal));
     both_free(target, source);
+}
+
+/* No message of ours that a mask changes has such fields yet. */
+Test(core_mask, fields_of_every_width_change)
+{
+    static const char *const stamp_fields[] = {"seconds", "nanos", NULL}, *const any_fields[] = {"type_url", "value", NULL},
+                      *const open_fields[] = {"magic", "increase", "side", NULL};
+    char star[] = "*";
+    char *const paths[] = {star};
+    struct tw_refusal refusal = {0};
+
+    Google__Protobuf__Timestamp early, late;
+    google__protobuf__timestamp__init(&early);
+    google__protobuf__timestamp__init(&late);
+    late.seconds = INT64_C(1) << 40;
+    late.nanos = 7;
+    const struct tw_mask stamp = {paths, 1, stamp_fields, ""};
+    cr_assert(tw_mask_apply(&stamp, &early.base, &late.base, &refusal));
+    cr_expect_eq(early.seconds, INT64_C(1) << 40);
+    cr_expect_eq(early.nanos, 7);
+
+    uint8_t bytes[3] = {1, 2, 3};
+    Google__Protobuf__Any none, some;
+    google__protobuf__any__init(&none);
+    google__protobuf__any__init(&some);
+    some.value = (ProtobufCBinaryData){sizeof bytes, bytes};
+    const struct tw_mask any = {paths, 1, any_fields, ""};
+    cr_assert(tw_mask_apply(&any, &none.base, &some.base, &refusal));
+    cr_expect_eq(none.value.len, sizeof bytes);
+    cr_expect_eq(none.value.data, bytes);
+    cr_expect_eq(some.value.len, 0);
+
+    Tradewake__V1__OpenPosition small, large;
+    tradewake__v1__open_position__init(&small);
+    tradewake__v1__open_position__init(&large);
+    large.magic = -5;
+    large.increase = true;
+    large.side = TRADEWAKE__V1__SIDE__SIDE_SELL;
+    const struct tw_mask open = {paths, 1, open_fields, ""};
+    cr_assert(tw_mask_apply(&open, &small.base, &large.base, &refusal));
+    cr_expect(small.magic == -5 && small.increase && small.side == TRADEWAKE__V1__SIDE__SIDE_SELL);
+    cr_expect(large.magic == 0 && !large.increase);
+}
+
+/* Where a message that is not there has to be made, and there is no memory for it, in the target or in the source. */
+static unsigned fails_at; /* the call of calloc() that fails; 0 = none does */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_at > 0 && --fails_at == 0 ? NULL : __real_calloc(n, size);
+}
+
+Test(core_mask, without_memory_a_nested_path_is_refused)
+{
+    for (unsigned n = 1; n <= 2; n++) {
+        Tradewake__V1__Follower *target = follower_new("old", ACTIVE), *source = follower_new("new", PAUSED);
+        struct tw_refusal refusal;
+        fails_at = n;
+        bool ok = apply("risk.max_open_positions", target, source, &refusal);
+        fails_at = 0;
+        cr_expect_not(ok, "call %u", n);
+        cr_expect_eq(refusal.reason, TRADEWAKE__V1__ERROR_REASON__ERROR_REASON_INTERNAL);
+        both_free(target, source);
+    }
 }

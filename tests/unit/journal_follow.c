@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SEGMENT = 4096 };
@@ -181,4 +182,126 @@ Test(journal_follow, a_record_whose_reader_failed_comes_again)
     cr_expect_eq(tw_journal_follow_read(follow, 5, on_third, &has_failed, &error), TW_BUSY);
     cr_expect_eq(tw_journal_follow_read(follow, 5, on_third, &has_failed, &error), TW_OK);
     cr_expect_eq(expected, 6u);
+}
+
+/* ---- What is not as it should be: said with its place, and again each time it is asked for ---- */
+
+static void path_of(unsigned segment, char ret[96])
+{
+    snprintf(ret, 96, "%s/%08u.log", dir, segment);
+}
+
+static void overwrite(unsigned segment, long offset, const void *bytes, size_t size)
+{
+    char path[96];
+    path_of(segment, path);
+    FILE *file = fopen(path, "r+b");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fseek(file, offset, SEEK_SET), 0);
+    cr_assert_eq(fwrite(bytes, 1, size, file), size);
+    cr_assert_eq(fclose(file), 0);
+}
+
+static tw_status reopen(void)
+{
+    uint64_t next;
+    tw_journal_follow_close(follow);
+    follow = NULL;
+    return tw_journal_follow_open(dir, 0, &follow, &next, &error);
+}
+
+static void expect_damage(const char *words)
+{
+    cr_expect_eq(tw_journal_follow_read(follow, 300, on_record, NULL, &error), TW_INVALID, "%s", error.text);
+    cr_expect_not_null(strstr(error.text, words), "%s", error.text);
+    cr_expect_eq(tw_journal_follow_read(follow, 300, on_record, NULL, &error), TW_INVALID, "%s", error.text);
+}
+
+Test(journal_follow, where_there_is_no_log_it_is_said)
+{
+    char empty[96], missing[96];
+    struct tw_journal_follow *none;
+    uint64_t next;
+    snprintf(empty, sizeof empty, "%s/empty", dir);
+    snprintf(missing, sizeof missing, "%s/missing", dir);
+    cr_assert_eq(mkdir(empty, 0700), 0);
+
+    cr_expect_eq(tw_journal_follow_open(empty, 0, &none, &next, &error), TW_NOT_FOUND);
+    cr_expect_not_null(strstr(error.text, "there is no log in"), "%s", error.text);
+    cr_expect_neq(tw_journal_follow_open(missing, 0, &none, &next, &error), TW_OK);
+}
+
+Test(journal_follow, a_path_that_is_too_long_is_refused)
+{
+    char path[5000];
+    struct tw_journal_follow *none;
+    uint64_t next;
+    memset(path, 'x', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+
+    cr_expect_eq(tw_journal_follow_open(path, 0, &none, &next, &error), TW_INVALID);
+}
+
+Test(journal_follow, a_damaged_header_is_named)
+{
+    append(1, 300);
+    overwrite(1, 20, "\x7f", 1);
+    cr_expect_eq(reopen(), TW_INVALID);
+    cr_expect_not_null(strstr(error.text, "00000001.log"), "%s", error.text);
+}
+
+Test(journal_follow, a_segment_under_another_number_is_refused)
+{
+    char from[96], to[96], command[256];
+    append(1, 300);
+    open_after(0, 1);
+    path_of(2, from);
+    path_of(3, to);
+    snprintf(command, sizeof command, "cp %s %s", from, to);
+    cr_assert_eq(system(command), 0);
+    expect_damage("segment 2 at");
+    cr_expect_not_null(strstr(error.text, "00000003.log: "), "%s", error.text);
+    cr_expect_null(strstr(error.text, "good"), "%s", error.text);
+}
+
+Test(journal_follow, a_record_whose_bytes_changed_is_damage_with_its_place)
+{
+    append(1, 300);
+    open_after(0, 1);
+    overwrite(2, 64 + 48 + 3, "\x7f", 1); /* the first record of the second segment */
+    expect_damage("segment 2 at 64");
+}
+
+Test(journal_follow, a_record_of_another_place_is_damage)
+{
+    uint8_t record[48 + 16];
+    char path[96];
+    append(1, 300);
+    open_after(0, 1);
+    path_of(1, path);
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file);
+    cr_assert_eq(fseek(file, 64, SEEK_SET), 0);
+    cr_assert_eq(fread(record, 1, sizeof record, file), sizeof record);
+    (void)fclose(file);
+    overwrite(2, 64, record, sizeof record); /* whole, with its checksums, and not the one that follows */
+    expect_damage("segment 2 at 64");
+}
+
+Test(journal_follow, a_segment_that_cannot_be_read_is_a_failure_and_no_damage)
+{
+    char path[96], away[96];
+    append(1, 300);
+    open_after(0, 1);
+    path_of(2, path);
+    snprintf(away, sizeof away, "%s/away", dir);
+    cr_assert_eq(rename(path, away), 0);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    for (int i = 0; i < 2; i++)
+        cr_expect_eq(tw_journal_follow_read(follow, 300, on_record, NULL, &error), TW_IO, "%s", error.text);
+    cr_expect_lt(expected, 100u);
+
+    cr_assert_eq(rmdir(path), 0);
+    cr_assert_eq(rename(away, path), 0);
+    read_until(300); /* as if nothing had been */
 }

@@ -2,11 +2,15 @@
  * from the whole log; also after a power cut at any call while one is made, or segments are removed. */
 #include "journal_disk.h"
 
+#include "crc32c.h"
+#include "snapshot_file.h"
+
 #include <tradewake/base/log.h>
 #include <tradewake/journal/snapshot.h>
 
 #include <criterion/criterion.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdlib.h>
@@ -339,6 +343,125 @@ Test(journal_snapshot, one_of_another_log_is_refused)
     cr_expect_eq(start(&error), TW_INVALID);
     cr_expect_not_null(strstr(error.text, "of another log"), "%s", error.text);
     disk_clear(disk);
+}
+
+/* ---- One file, read by itself ---- */
+
+static tw_status nothing(void *context, uint64_t sequence, uint16_t type, const uint8_t *bytes, size_t size, struct tw_error *error)
+{
+    (void)sequence, (void)type, (void)bytes, (void)size, (void)error;
+    ++*(unsigned *)context;
+    return TW_OK;
+}
+
+static tw_status read_one(uint32_t segment, struct tw_error *error)
+{
+    struct tw_snapshot_place place;
+    unsigned records = 0;
+    return tw_snapshot_read(disk->dir, &disk->calls, segment, nothing, &records, &place, error);
+}
+
+static void expect_refused(uint32_t segment, tw_status status, const char *words)
+{
+    struct tw_error error = {0};
+    cr_expect_eq(read_one(segment, &error), status, "%s: %s", words, error.text);
+    cr_expect_not_null(strstr(error.text, words), "%s", error.text);
+}
+
+static void head_put(struct disk_file *file, const struct snapshot_head *head)
+{
+    uint8_t bytes[SNAPSHOT_HEADER_BYTES];
+    snapshot_head_write(head, bytes);
+    snapshot_put32(bytes + 8, head->version); /* a writer knows its own alone */
+    snapshot_put32(bytes + 60, crc32c(0, bytes, 60));
+    disk_tamper(file, 0, bytes, sizeof bytes);
+}
+
+static uint64_t number_at(const struct disk_file *file, size_t offset, unsigned n)
+{
+    uint64_t value = 0;
+    for (unsigned i = 0; i < n; i++)
+        value |= (uint64_t)file->bytes[offset + i] << (8 * i);
+    return value;
+}
+
+Test(journal_snapshot, a_file_that_is_not_whole_says_how)
+{
+    struct tw_error error = {0};
+    begin(11);
+    fill_segments(3);
+    make_well();
+    struct disk_file *file = disk_snapshot(disk, 3);
+    cr_assert_eq(read_one(3, &error), TW_OK, "%s", error.text);
+    const struct snapshot_head good = {.version = SNAPSHOT_VERSION,
+                                       .place = {3, number_at(file, 16, 8), (uint32_t)number_at(file, 24, 4)},
+                                       .size = number_at(file, 32, 8),
+                                       .records = number_at(file, 40, 8),
+                                       .crc = (uint32_t)number_at(file, 48, 4)};
+    struct snapshot_head head = good;
+    head.version = SNAPSHOT_VERSION + 7;
+    head_put(file, &head);
+    expect_refused(3, TW_INVALID, "of version 8, expected 1");
+    head = good;
+    head.place.segment = 2;
+    head_put(file, &head);
+    expect_refused(3, TW_INVALID, "called as another one");
+    head = good;
+    head.place.sequence = 0;
+    head_put(file, &head);
+    expect_refused(3, TW_INVALID, "called as another one");
+    head = good;
+    head.size++;
+    head_put(file, &head);
+    expect_refused(3, TW_INVALID, "it ends too early");
+    head = good;
+    head.records++; /* all bytes are right, and one record is missing: the file was exchanged between the two readings */
+    head_put(file, &head);
+    expect_refused(3, TW_IO, "has changed while it was read");
+    head_put(file, &good);
+    tamper(file, SNAPSHOT_HEADER_BYTES);
+    expect_refused(3, TW_INVALID, "do not match their checksum");
+    tamper(file, SNAPSHOT_HEADER_BYTES);
+    cr_expect_eq(read_one(3, &error), TW_OK, "%s", error.text);
+    disk_truncate(file, SNAPSHOT_HEADER_BYTES - 1);
+    expect_refused(3, TW_INVALID, "it ends in its header");
+    cr_expect_eq(read_one(4, &error), TW_NOT_FOUND);
+    end();
+}
+
+Test(journal_snapshot, a_failure_at_any_call_of_reading_one_is_told)
+{
+    struct tw_error error = {0};
+    begin(12);
+    fill_segments(3);
+    make_well();
+    unsigned failures = 0;
+    for (uint64_t n = 1;; n++) {
+        disk->fail_at = disk->call_count + n;
+        disk->fail_errno = EIO;
+        tw_status status = read_one(3, &error);
+        disk_heal(disk);
+        if (status == TW_OK)
+            break; /* the failing call was the closing, or none */
+        cr_expect_eq(status, TW_IO, "call %lu: %s", (unsigned long)n, error.text);
+        failures++;
+    }
+    cr_expect_geq(failures, 3, "opening, header, body: %u", failures);
+    disk->is_short = true; /* and in pieces, interrupted or not */
+    cr_expect_eq(read_one(3, &error), TW_OK, "%s", error.text);
+    end();
+}
+
+Test(journal_snapshot, a_directory_whose_name_is_too_long_has_none)
+{
+    static char path[SEGMENT_PATH_BYTES + 8];
+    struct tw_error error = {0};
+    struct tw_snapshot_place place;
+    unsigned records = 0;
+    memset(path, 'x', sizeof path - 1);
+    cr_expect_eq(tw_snapshot_read(path, NULL, 1, nothing, &records, &place, &error), TW_INVALID);
+    char out[SEGMENT_PATH_BYTES];
+    cr_expect_not(snapshot_path_new(path, 1, out));
 }
 
 Test(journal_snapshot, the_segment_in_use_has_none)

@@ -72,7 +72,7 @@ static tw_status segment_open(struct tw_journal_follow *follow, uint32_t number,
     if (found == FOUND_ZEROS || size < sizeof bytes)
         return TW_ENDED;
     if (found != FOUND_GOOD || ret_header->segment != number)
-        return tw_error_set(error, TW_INVALID, "journal: %s: %s", path, found_words(found));
+        return tw_error_set(error, TW_INVALID, "journal: %s: %s", path, found_words(found != FOUND_GOOD ? found : FOUND_CHAIN));
     follow->number = number;
     follow->salt = ret_header->salt;
     follow->offset = SEGMENT_HEADER_BYTES;
