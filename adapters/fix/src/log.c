@@ -244,7 +244,7 @@ tw_status fix_log_read(const char *path, fix_log_fn *tell, void *context, struct
         free(bytes);
         return tw_error_set(error, TW_INVALID, "%s is no file of a FIX session", path);
     }
-    while (at < n && record_next(bytes, n, &at, &record))
+    while (at < n && fix_record_next(bytes, n, &at, &record))
         tell_record(&record, tell, context);
     if (at < n)
         status = tw_error_set(error, TW_INVALID, "%s cannot be read from byte %zu of %zu on: it is being written, its end is torn, or it is damaged",

@@ -106,6 +106,7 @@ static const struct fix_profile profiles[] = {
      .refuses_duplicates = true,
      .market_tif = '3',
      .pending_tif = '1',
+     .takes_user_tags = true,
      .resets_at_logon = true,
      .sender_sub = "TRADE",
      .target_sub = "TRADE",

@@ -34,6 +34,7 @@ struct fix_profile {
     bool asks_positions;   /* AN lists positions */
     bool refuses_duplicates; /* a ClOrdID that was used is refused (103=6) */
     char market_tif, pending_tif; /* 59; 0 = not sent */
+    bool takes_user_tags;  /* session messages may have tags that 4.4 does not know */
     bool resets_at_logon;  /* 141=Y, and both count from 1 */
     const char *sender_sub, *target_sub; /* unless the session says otherwise */
     uint32_t settle_ms;    /* so long an order may be on its way inside the venue */

@@ -43,7 +43,7 @@ static uint32_t sum(uint32_t crc, const char *bytes, size_t n)
     return ~crc;
 }
 
-void record_head(char head[RECORD_HEAD_BYTES], const struct record *record)
+void fix_record_head(char head[RECORD_HEAD_BYTES], const struct record *record)
 {
     put_u32(head, (uint32_t)record->n);
     head[8] = (char)record->kind;
@@ -51,7 +51,7 @@ void record_head(char head[RECORD_HEAD_BYTES], const struct record *record)
     put_u32(head + 4, sum(sum(0, head + 8, 9), record->payload, record->n));
 }
 
-bool record_next(const char *bytes, size_t n, size_t *at, struct record *ret)
+bool fix_record_next(const char *bytes, size_t n, size_t *at, struct record *ret)
 {
     if (n - *at < RECORD_HEAD_BYTES)
         return false;

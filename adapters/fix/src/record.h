@@ -32,9 +32,9 @@ struct record {
 };
 
 /* The head of a record; its payload goes behind it. */
-void record_head(char head[RECORD_HEAD_BYTES], const struct record *record);
+void fix_record_head(char head[RECORD_HEAD_BYTES], const struct record *record);
 /* The record at *at; moves *at behind it. False: there is no whole one. */
-bool record_next(const char *bytes, size_t n, size_t *at, struct record *ret);
+bool fix_record_next(const char *bytes, size_t n, size_t *at, struct record *ret);
 
 void put_u64(char *to, uint64_t value);
 uint64_t get_u64(const char *from);

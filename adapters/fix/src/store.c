@@ -75,7 +75,7 @@ static tw_status append(struct fix_store *store, enum record_kind kind, int64_t 
         memcpy(payload, first, first_n);
     if (second_n > 0)
         memcpy(payload + first_n, second, second_n);
-    record_head(store->buffer, &(struct record){.kind = kind, .wall_ns = wall_ns, .payload = payload, .n = n});
+    fix_record_head(store->buffer, &(struct record){.kind = kind, .wall_ns = wall_ns, .payload = payload, .n = n});
     if (!write_whole(store->fd, store->buffer, RECORD_HEAD_BYTES + n, store->end)) {
         tw_status status = failed(store, "write", error);
         store->is_broken = true;
@@ -220,7 +220,7 @@ static bool is_damaged(const char *bytes, size_t n, size_t bad, bool same_boot)
     struct record record;
     for (size_t at = bad + 1; at + RECORD_HEAD_BYTES <= n; at++) {
         size_t next = at;
-        if (record_next(bytes, n, &next, &record) && (same_boot || record.kind == RECORD_NUMBERS))
+        if (fix_record_next(bytes, n, &next, &record) && (same_boot || record.kind == RECORD_NUMBERS))
             return true;
     }
     return false;
@@ -243,7 +243,7 @@ static tw_status file_take(struct fix_store *store, const char *bytes, size_t n,
     size_t at = MAGIC_BYTES;
     if (memcmp(bytes, FIX_RECORD_MAGIC, n < MAGIC_BYTES ? n : MAGIC_BYTES) != 0)
         return tw_error_set(error, TW_INVALID, "%s is no file of a FIX session", store->path);
-    while (at < n && record_next(bytes, n, &at, &record))
+    while (at < n && fix_record_next(bytes, n, &at, &record))
         numbers_take(store, &record, boot_id);
     if (n < MAGIC_BYTES || boot_id[0] == '\0') /* begun, and not even its first record was on the disk: nothing was sent */
         return n > MAGIC_BYTES && is_damaged(bytes, n, MAGIC_BYTES, false)
