@@ -21,6 +21,7 @@
 #include "reflection.h"
 #include "services.h"
 
+#include <tradewake/adapters/fix.h>
 #include <tradewake/adapters/paper.h>
 #include <tradewake/adapters/remote.h>
 #include <tradewake/base/accept.h>
@@ -62,11 +63,11 @@ struct server {
     _Atomic(struct tw_engine *) engine; /* telemetry asks before there is one */
     struct tw_wire_server *wire;
     struct tw_access *access; /* NULL = everybody may do everything */
-    void *paper, *plugin, *remote; /* NULL = not open */
-    struct tw_engine_adapter adapters[3];
+    void *paper, *plugin, *remote, *fix; /* NULL = not open */
+    struct tw_engine_adapter adapters[4];
     struct tw_plugin_entry plugin_entries[TW_PLUGINS_MAX];
     struct tw_plugins_own plugins_own;
-    char paper_dir[512], journal_dir[512], history_path[512];
+    char paper_dir[512], fix_dir[512], journal_dir[512], history_path[512];
     int state_lock; /* file descriptor of the locked state directory; -1 = none */
     atomic_bool is_ready;
     bool is_memory_short; /* main's */
@@ -232,7 +233,11 @@ static tw_status state_open(struct server *server, struct tw_error *error)
     length = snprintf(server->history_path, sizeof server->history_path, "%s/history.db", path);
     if (length < 0 || (size_t)length >= sizeof server->history_path)
         return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
-    return directory_make(server->paper_dir, error);
+    length = snprintf(server->fix_dir, sizeof server->fix_dir, "%s/fix", path);
+    if (length < 0 || (size_t)length >= sizeof server->fix_dir)
+        return tw_error_set(error, TW_INVALID, "state_dir %s is too long", path);
+    status = directory_make(server->paper_dir, error);
+    return status == TW_OK && server->settings->fix_sessions[0] != '\0' ? directory_make(server->fix_dir, error) : status;
 }
 
 /* ---- Start ---- */
@@ -299,6 +304,20 @@ static tw_status remote_open(struct server *server, struct tw_error *error)
     return status;
 }
 
+static tw_status fix_open(struct server *server, struct tw_error *error)
+{
+    const struct tw_fix_options own = {.sessions_path = server->settings->fix_sessions};
+    const struct tw_adapter_options options = {
+        .state_dir = server->fix_dir[0] != '\0' ? server->fix_dir : NULL,
+        .reactor = server->reactor,
+        .secrets_dir = secrets_dir(server->settings),
+        .own = &own,
+    };
+    tw_status status = tw_adapter_fix.open(&options, &server->fix, error);
+    server->adapters[3] = (struct tw_engine_adapter){&tw_adapter_fix, server->fix};
+    return status;
+}
+
 static tw_status adapters_open(struct server *server, struct tw_error *error)
 {
     struct tw_adapter_options options = {
@@ -314,7 +333,9 @@ static tw_status adapters_open(struct server *server, struct tw_error *error)
     if (status == TW_OK)
         status = tw_adapter_plugins.open(&options, &server->plugin, error);
     server->adapters[1] = (struct tw_engine_adapter){&tw_adapter_plugins, server->plugin};
-    return status == TW_OK ? remote_open(server, error) : status;
+    if (status == TW_OK)
+        status = remote_open(server, error);
+    return status == TW_OK ? fix_open(server, error) : status;
 }
 
 static struct tw_gate_limits gate_limits(const struct tw_settings *settings)
@@ -560,6 +581,7 @@ static void server_close(struct server *server)
         calls_await(server);
     tw_remote_quiet(server->remote); /* it calls and tells on a thread of its own */
     tw_plugins_quiet(server->plugin);
+    tw_fix_quiet(server->fix);       /* its sockets are the reactor's */
     tw_reactor_stop(server->reactor);
     if (tw_executor_stop(server->executor) > 0)
         server_abandon(server);
@@ -570,6 +592,7 @@ static void server_close(struct server *server)
         tw_adapter_paper.close(server->paper);
     tw_adapter_plugins.close(server->plugin);
     tw_adapter_remote.close(server->remote);
+    tw_adapter_fix.close(server->fix);
     tw_health_clear();
     tw_access_close(server->access);
     if (server->state_lock >= 0)

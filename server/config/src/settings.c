@@ -104,6 +104,8 @@ static const struct tw_setting table[] = {
      "Likewise for opens of one follower in a day, UTC; counted over restarts. 0: anything goes."},
     {"bridges", {.type = TW_VALUE_TEXT}, "", NULL, FIELD(bridges_text), false,
      "Bridges to brokers, for followers with adapter remote: NAME=ADDRESS, NAME=ADDRESS; in the file also a mapping, bridges: {NAME: {address, ca, certificate, key, server_name}}."},
+    {"fix.sessions", {.type = TW_VALUE_PATH}, "", NULL, FIELD(fix_sessions), false,
+     "A file with the FIX 4.4 sessions for followers with adapter fix:NAME, a section [NAME] each; adapters/fix/README.md says what stands in it."},
     {"secrets.directory", {.type = TW_VALUE_PATH}, "", NULL, FIELD(secrets_directory), false,
      "Where secret:NAME of an adapter's settings is the file NAME; empty: $CREDENTIALS_DIRECTORY (systemd), else /run/secrets."},
     {"core_dumps", {.type = TW_VALUE_BOOL}, "false", NULL, FIELD(core_dumps), false,

@@ -105,6 +105,7 @@ struct tw_settings {
     bool bridges_mapped;                    /* the file has a mapping, and nothing overrides it */
     struct tw_bridge_setting bridges[TW_BRIDGE_SETTINGS_MAX];
     uint32_t n_bridges;
+    char fix_sessions[TW_VALUE_TEXT_BYTES];      /* the file of FIX sessions; "" = none */
     char secrets_directory[TW_VALUE_TEXT_BYTES]; /* "" = where the system puts them */
     bool core_dumps;
     bool paper_control;
