@@ -80,6 +80,60 @@ static const char *plugin_name(const char *adapter)
     return strncmp(adapter, prefix, length) == 0 ? adapter + length : NULL;
 }
 
+enum { FIX_SESSIONS = 512 };
+
+static bool is_fix(const char *adapter)
+{
+    return strcmp(adapter, "fix") == 0;
+}
+
+static _Noreturn void venue_exec(const char *program, int64_t answer_ns, int in, int out)
+{
+    char path[4096], delay[24], sessions[16];
+    snprintf(path, sizeof path, "%.*s/fix_acceptor", (int)(strrchr(program, '/') - program), program);
+    snprintf(delay, sizeof delay, "%lld", (long long)(answer_ns / TW_NS_PER_MS));
+    snprintf(sessions, sizeof sessions, "%d", FIX_SESSIONS);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    execl(path, path, "--mode", "hedging", "--sessions", sessions, "--delay", delay, (char *)NULL);
+    perror(path);
+    _exit(127);
+}
+
+/* The venue, and the file that tells the server where it is. */
+static bool venue_start(struct driven *server, const char *program, int64_t answer_ns)
+{
+    int in[2], out[2], port = 0;
+    char path[320];
+    snprintf(path, sizeof path, "%s/sessions.ini", server->dir);
+    if (pipe(in) != 0 || pipe(out) != 0)
+        return false;
+    fflush(NULL);
+    server->venue_pid = fork();
+    if (server->venue_pid == 0) {
+        close(in[1]);
+        close(out[0]);
+        venue_exec(program, answer_ns, in[0], out[1]);
+    }
+    close(in[0]);
+    close(out[1]);
+    server->venue_commands = in[1];
+    fcntl(in[1], F_SETFD, FD_CLOEXEC);
+    FILE *said = fdopen(out[0], "re"), *file = fopen(path, "we");
+    bool is_ready = said != NULL && file != NULL && fscanf(said, "ready port=%d", &port) == 1;
+    if (is_ready)
+        fprintf(file,
+                "[venue]\nprofile = ctrader\naddress = 127.0.0.1:%d\nsender = CLIENT{account}\ntarget = VENUE\n"
+                "currency = USD\nsymbol EURUSD = 1 contract=100000 tick=0.00001 min=0.01 step=0.01 max=50 base=EUR quote=USD\n",
+                port);
+    else
+        fprintf(stderr, "the FIX venue does not start: build the target fix_acceptor (libquickfix-dev)\n");
+    if (said != NULL)
+        fclose(said);
+    return file != NULL && fclose(file) == 0 && is_ready;
+}
+
 /* What the server is told of plugins; an empty file where there is none. */
 static bool config_write(const char *path, const char *program, const char *adapter, bool is_hosted)
 {
@@ -88,6 +142,8 @@ static bool config_write(const char *path, const char *program, const char *adap
     if (config != NULL && name != NULL)
         fprintf(config, "plugins: {%s: {library: %.*s/plugins/%s.so, in_process: %s}}\n", name,
                 (int)(strrchr(program, '/') - program), program, name, is_hosted ? "false" : "true");
+    if (config != NULL && is_fix(adapter))
+        fprintf(config, "fix: {sessions: %.*s/sessions.ini}\n", (int)(strrchr(path, '/') - path), path);
     if (config != NULL && fclose(config) == 0)
         return true;
     perror(path);
@@ -150,10 +206,10 @@ static bool answers_wait(struct driven *server)
 
 bool driven_start(bool realtime, struct driven *ret)
 {
-    return driven_start_with(realtime, "paper", false, ret);
+    return driven_start_with(realtime, "paper", false, 0, ret);
 }
 
-bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, struct driven *ret)
+bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, int64_t answer_ns, struct driven *ret)
 {
     char program[4096];
     const char *tmp = getenv("TMPDIR");
@@ -166,6 +222,8 @@ bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, struc
         ret->dir[0] = '\0';
         return false;
     }
+    if (is_fix(adapter) && !venue_start(ret, program, answer_ns))
+        return false;
     snprintf(ret->address, sizeof ret->address, "127.0.0.1:%d", port_find());
     fflush(NULL);
     ret->pid = fork();
@@ -195,6 +253,10 @@ void driven_stop(struct driven *server)
         kill(server->pid, SIGTERM);
         waitpid(server->pid, NULL, 0);
     }
+    if (server->venue_pid > 0) {
+        close(server->venue_commands);
+        waitpid(server->venue_pid, NULL, 0);
+    }
     if (server->dir[0] != '\0')
         nftw(server->dir, entry_remove, FILES_OPEN_MAX, FTW_DEPTH | FTW_PHYS);
     *server = (struct driven){0};
@@ -212,9 +274,11 @@ struct creation {
 static size_t follower_pack(void *context, uint32_t slot, uint8_t bytes[LOAD_MESSAGE_BYTES])
 {
     struct creation *creation = context;
-    char id[16];
+    char id[16], account[16];
+    bool is_at_venue = is_fix(creation->fleet->adapter);
     (void)slot;
     snprintf(id, sizeof id, "F%u", ++creation->n);
+    snprintf(account, sizeof account, "%u", creation->n);
     Tradewake__V1__Follower__AdapterConfigEntry entries[2] = {
         TRADEWAKE__V1__FOLLOWER__ADAPTER_CONFIG_ENTRY__INIT, TRADEWAKE__V1__FOLLOWER__ADAPTER_CONFIG_ENTRY__INIT};
     Tradewake__V1__Follower__AdapterConfigEntry *config[2] = {&entries[0], &entries[1]};
@@ -223,11 +287,15 @@ static size_t follower_pack(void *context, uint32_t slot, uint8_t bytes[LOAD_MES
     entries[0].value = text_of(!is_plugin ? creation->fleet->latency : creation->fleet->stamps != NULL ? creation->fleet->stamps : "");
     entries[1].key = text_of("nonblocking");
     entries[1].value = text_of(creation->fleet->is_blocking ? "false" : "true");
+    if (is_at_venue) {
+        entries[0].key = text_of("account");
+        entries[0].value = account;
+    }
     Tradewake__V1__Follower follower = TRADEWAKE__V1__FOLLOWER__INIT;
     follower.follower_id = id;
-    follower.adapter = text_of(creation->fleet->adapter);
+    follower.adapter = text_of(is_at_venue ? "fix:venue" : creation->fleet->adapter);
     follower.max_parallel = creation->fleet->max_parallel;
-    follower.n_adapter_config = !is_plugin ? 2 : creation->fleet->stamps != NULL ? 1 : 0;
+    follower.n_adapter_config = is_at_venue ? 1 : !is_plugin ? 2 : creation->fleet->stamps != NULL ? 1 : 0;
     follower.adapter_config = config;
     Tradewake__V1__CreateFollowerRequest request = TRADEWAKE__V1__CREATE_FOLLOWER_REQUEST__INIT;
     request.follower = &follower;

@@ -18,15 +18,17 @@
 #define DRIVEN_STREAM "/tradewake.v1.EventService/StreamEvents"
 
 struct driven {
-    pid_t pid;
+    pid_t pid, venue_pid; /* the second: a FIX venue; 0 = none */
+    int venue_commands;   /* its stdin; it ends with it */
     char address[64], dir[256];
     struct tw_wire_client *client;
 };
 
 /* False: words are on stderr; stop it all the same. */
 bool driven_start(bool realtime, struct driven *ret);
-/* adapter: "plugin:NAME" is plugins/NAME.so beside this program, loaded into the server, or, hosted, into a process of its own. */
-bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, struct driven *ret);
+/* adapter: "plugin:NAME" is plugins/NAME.so beside this program, loaded into the server, or, hosted, into a process of its own;
+ * "fix" is the program fix_acceptor beside it, which takes answer_ns for an order, with a FIX session for each follower. */
+bool driven_start_with(bool realtime, const char *adapter, bool is_hosted, int64_t answer_ns, struct driven *ret);
 void driven_stop(struct driven *server);
 
 struct driven_fleet {

@@ -51,7 +51,7 @@ static const struct option options_table[] = {
     {"--rate", "sustained: copies a second (100000)", NUMBER, AT(rate)},
     {"--seconds", "sustained: for so long (10)", NUMBER, AT(seconds)},
     {"--points", "scale, plan: numbers of followers (30,100,300,1000,3000,10000)", TEXT, AT(points)},
-    {"--adapter", "serve-burst: the followers' broker (paper); plugin:slow130, or another of plugins/ beside this program", TEXT, AT(adapter)},
+    {"--adapter", "serve-burst: the followers' broker (paper); plugin:slow130, or another of plugins/ beside this program; fix: a FIX session each at fix_acceptor beside it", TEXT, AT(adapter)},
     {"--hosted", "serve-burst: the plugin in a process of its own, and when its calls begin there", SWITCH, AT(hosted)},
     {"--realtime", "on or off: real-time leaders where they are allowed (on)", ON_OFF, AT(realtime)},
     {"--no-realtime", "the same as --realtime off", WITHOUT, AT(realtime)},

@@ -619,7 +619,7 @@ static bool served_open(const struct bench_options *options, struct served *serv
                                        .is_blocking = true,
                                        .stamps = options->hosted ? served->stamps_path : NULL};
     served->options = options;
-    if (!driven_start_with(options->realtime, options->adapter, options->hosted, &served->server))
+    if (!driven_start_with(options->realtime, options->adapter, options->hosted, options->answer_ns, &served->server))
         return false;
     snprintf(served->stamps_path, sizeof served->stamps_path, "%s/stamps", served->server.dir);
     if (!driven_fleet(&served->server, &fleet) || !watch_open(served))

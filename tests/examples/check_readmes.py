@@ -39,6 +39,7 @@ ROWS = [
         "line": r"dashboard: http", "replace": [("--dashboard ", "--dashboard --dashboard-listen 127.0.0.1:0 --listen 127.0.0.1:0 --admin 127.0.0.1:0 ")]}),
     ("adapters/README.md", r"tradewake followers create F1 .*secret:", ONCE, {"given": True}),
     ("adapters/README.md", r"tradewake adapter-check", "the reader's own bridge; tests/blackbox/adapter_check.py runs it against good and bad ones"),
+    ("adapters/fix/README.md", r"tradewake (serve|followers create F1)", "the reader's own broker; tests/fix/kill.py runs it against a venue"),
     ("adapters/remote/README.md", r"tradewake followers create F1", "the reader's own bridge; those of the sample bridges run"),
     ("client-examples/bridge-node/README.md", r"node bridge\.mjs", SERVER, {
         "line": r"listening on", "folder": "client-examples/bridge-node", "before": "npm ci --ignore-scripts --no-audit --no-fund"}),
