@@ -115,19 +115,19 @@ Test(fix_store, the_sum_of_a_record_is_crc_32c)
 {
     char head[RECORD_HEAD_BYTES];
     const struct record record = {.kind = RECORD_NOTE, .payload = "x", .n = 1};
-    record_head(head, &record);
+    fix_record_head(head, &record);
     cr_expect_eq(memcmp(head + 4, "\x8b\xf2\xa7\xf0", 4), 0, "CRC-32C of 05, eight times 00, and 78");
     size_t at = 0;
     char whole[RECORD_HEAD_BYTES + 1];
     struct record back;
     memcpy(whole, head, sizeof head);
     whole[RECORD_HEAD_BYTES] = 'x';
-    cr_assert(record_next(whole, sizeof whole, &at, &back));
+    cr_assert(fix_record_next(whole, sizeof whole, &at, &back));
     cr_expect_eq(at, sizeof whole);
     for (size_t i = 0; i < sizeof whole * 8; i++) {
         whole[i / 8] = (char)(whole[i / 8] ^ 1 << i % 8);
         at = 0;
-        cr_expect_not(record_next(whole, sizeof whole, &at, &back), "bit %zu", i);
+        cr_expect_not(fix_record_next(whole, sizeof whole, &at, &back), "bit %zu", i);
         whole[i / 8] = (char)(whole[i / 8] ^ 1 << i % 8);
     }
 }
@@ -214,7 +214,7 @@ Test(fix_store, wherever_the_file_is_cut_no_number_is_lower)
     char *bytes = slurp(path, &n);
     fix_store_close(store);
     size_t ends[32], n_ends = 0;
-    while (record_next(bytes, n, &at, &record))
+    while (fix_record_next(bytes, n, &at, &record))
         ends[n_ends++] = at;
     for (size_t cut = 0; cut <= n; cut++) {
         uint64_t expected = 1;
