@@ -16,11 +16,11 @@ STATEMENT = os.path.join(REPOSITORY, "tests/unit/fixtures/history/mql5_positions
 EVENT = "--master M1 --position 1 "
 ORDER = "--master M1 --order 7 "
 OPEN = "--symbol EURUSD --side buy --volume 0.10 "
-LOCAL = {"config show", "version", "journal verify", "journal dump", "journal tail", "audit"}  # no server is asked
+LOCAL = {"check", "config show", "version", "journal verify", "journal dump", "journal tail", "audit"}  # no server is asked
 
 # In this order; {copy}, {unknown} and {subscription} are of the server, {state} is its directory.
 ROWS = [
-    ("config show", "--effective --rpc-threads 2"), ("version", ""),
+    ("check", ""), ("check", "--rpc-threads many"), ("config show", "--effective --rpc-threads 2"), ("version", ""),
     ("submit open", EVENT + OPEN), ("submit modify", EVENT + "--stop-loss 1.05"),
     ("submit close", EVENT + "--volume 0.04 --remaining 0.06"),
     ("submit place", ORDER + OPEN + "--type limit --price 1.05"), ("submit modify-order", ORDER + "--price 1.06"),
@@ -46,7 +46,7 @@ ROWS = [
     ("journal tail", "--state-dir {state} --count 5"), ("audit", "--state-dir {state}"),
 ]
 FAILS = {"followers rearm", "followers reset-stop-out"}  # nothing to arm or to begin anew: a refusal, in JSON too
-EXITS = {"doctor": {0, 1, 4}}
+EXITS = {"doctor": {0, 1, 4}, "check": {0, 2}}
 
 
 def names(program):

@@ -383,7 +383,8 @@ static const struct command table[] = {
     {.name = "serve", .shared = TAKES_SETTINGS, .run = run_serve, .summary = "Run the server",
      .examples = "  tradewake serve --config tradewake.yaml\n  tradewake serve --state-dir ./state\n"
                  "  tradewake serve --listen 0.0.0.0:50051 --tls-certificate server.pem --tls-key server.key"},
-    {.name = "check", .shared = TAKES_SETTINGS, .run = run_check,
+    {.name = "check", .shared = TAKES_SETTINGS | TAKES_OUTPUT, .run = run_check,
+     .json = "{file, verdict, given, problems: [{level, what}, ...]}",
      .summary = "Check a configuration and say what is wrong where",
      .examples = "  tradewake check --config tradewake.yaml"},
     {.name = "config show", .shared = TAKES_SETTINGS | TAKES_OUTPUT, OPTIONS(config_show_options), .run = run_config_show,

@@ -77,18 +77,48 @@ int run_dev(struct session *session)
     return session->host->serve(&serving);
 }
 
+static void json_check(struct tw_json *json, const struct tw_settings *settings, const struct tw_config_report *report, size_t given)
+{
+    uint32_t kept = report->n < TW_CONFIG_PROBLEMS_MAX ? report->n : TW_CONFIG_PROBLEMS_MAX;
+    tw_json_object(json);
+    tw_json_key(json, "file");
+    tw_json_text(json, settings->config_path);
+    tw_json_key(json, "verdict");
+    tw_json_text(json, report->n_errors == 0 ? "good" : "bad");
+    tw_json_key(json, "given");
+    tw_json_number(json, (int64_t)given);
+    tw_json_key(json, "problems");
+    tw_json_array(json);
+    for (uint32_t i = 0; i < kept; i++) {
+        tw_json_object(json);
+        tw_json_key(json, "level");
+        tw_json_text(json, report->problems[i].is_warning ? "warning" : "error");
+        tw_json_key(json, "what");
+        tw_json_text(json, report->problems[i].text);
+        tw_json_end(json, false);
+    }
+    tw_json_end(json, true);
+    tw_json_end(json, false);
+}
+
 int run_check(struct session *session)
 {
     static struct tw_settings settings;
-    if (load(session, false, &settings) != TW_OK)
-        return TW_EXIT_USAGE;
+    static struct tw_config_report report; /* 16 KiB: too much for a stack that may be small */
+    const struct tw_settings_sources sources = sources_of(session, false);
+    tw_status status = tw_settings_load(&sources, &settings, &report);
     size_t n, given = 0;
     tw_settings_table(&n);
     for (size_t i = 0; i < n; i++)
         given += settings.origins[i].kind != TW_ORIGIN_DEFAULT;
-    printf("%s: good, %zu of %zu settings given\n",
-           settings.config_path[0] != '\0' ? settings.config_path : "no file", given, n);
-    return TW_EXIT_DONE;
+    if (session->is_json)
+        json_check(&session->json, &settings, &report, given);
+    else
+        print_problems(&report);
+    if (status == TW_OK && !session->is_json)
+        printf("%s: good, %zu of %zu settings given\n",
+               settings.config_path[0] != '\0' ? settings.config_path : "no file", given, n);
+    return status == TW_OK ? TW_EXIT_DONE : TW_EXIT_USAGE;
 }
 
 static void show_setting(struct session *session, const struct tw_settings *settings,
