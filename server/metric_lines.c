@@ -16,6 +16,11 @@ static uint64_t copy_watchers(struct tw_engine *engine)
     return tw_watchers_count();
 }
 
+static uint64_t copies_unknown(struct tw_engine *engine)
+{
+    return tw_engine_copies_unknown(engine);
+}
+
 #define REFUSED(word, load)                                             \
     static uint64_t refused_for_##word(struct tw_engine *engine)        \
     {                                                                   \
@@ -43,6 +48,7 @@ static const struct {
     {"streams_evicted_total", "", "counter", "Streams that were ended because nobody read them (streams.hopeless_after).",
      streams_evicted},
     {"copy_watchers", "", "gauge", "Streams of copies that are open; at most streams.watchers_max.", copy_watchers},
+    {"copies_unknown", "", "gauge", "Copies that may have executed, and of which nobody knows now; each is being looked up.", copies_unknown},
     {"breakers_open", "{of=\"adapter\"}", "gauge", "Breakers that are open now: opens there are skipped, closes go on.",
      breakers_of_adapters},
     {"breakers_open", "{of=\"session\"}", NULL, NULL, breakers_of_sessions},

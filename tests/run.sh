@@ -161,7 +161,7 @@ part_cases() {
 
 # What measures has the machine to itself; the others wait most of their time, two at once.
 part_blackbox() {
-    local name alone=(burst slow_reader) others=()
+    local name alone=(burst slow_reader watched) others=()
     for name in tests/blackbox/*.py; do
         name=$(basename "$name" .py)
         case " ${alone[*]} " in *" $name "*) ;; *) others+=("$name") ;; esac

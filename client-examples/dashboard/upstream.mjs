@@ -304,12 +304,14 @@ function emptyWindow() {
   return { own: new Sum(), path: new Sum(), wait: new Sum(), broker: new Sum(), held: 0, samples_lost: 0 };
 }
 
-/** `tradewake_copies_total{state="done",reason=""} 810` of a page of /metrics. */
+/** `tradewake_copies_total{state="DONE",reason="NONE"} 810` of a page of /metrics: how copies ended, and those that are UNKNOWN now. */
 export function countsOf(text) {
   const counts = [];
   for (const [, labels, value] of text.matchAll(/^tradewake_copies_total\{([^}]*)\} ([0-9.eE+]+)$/gm)) {
     const label = (name) => new RegExp(`${name}="([^"]*)"`).exec(labels)?.[1] ?? '';
     if (Number(value) > 0) counts.push({ state: label('state'), reason: label('reason'), count: Number(value) });
   }
+  const unknown = Number(/^tradewake_copies_unknown (\d+)$/m.exec(text)?.[1] ?? 0);
+  if (unknown > 0) counts.push({ state: 'UNKNOWN', reason: '', count: unknown });
   return counts.sort((a, b) => b.count - a.count);
 }

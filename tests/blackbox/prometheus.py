@@ -78,7 +78,7 @@ def names_exist(checks, metrics):
     checks.true("panels and alerts were found", len(board_expressions()) > 25 and len(rule_expressions()) > 10, len(expressions))
     missing = sorted((where, name) for where, expression in expressions for name in names_in(expression) if name not in has)
     checks.equal("every metric that they name is served", missing, [])
-    always = {"state", "reason", "job", "instance"}  # UNKNOWN comes with the first; the others are Prometheus's own
+    always = {"reason", "job", "instance"}  # a reason comes with its first copy; the others are Prometheus's own
     absent = sorted((where, name, label, value) for where, expression in expressions for name, label, value in labels_of(expression)
                     if label not in always and not re.search(r'(?m)^%s\{[^}]*\b%s="%s"' % (name, label, value), metrics))
     checks.equal("and every label value", absent, [])
@@ -165,11 +165,24 @@ def scraped(checks, fleet, prometheus):
     checks.equal("every panel's query is one", wrong, [])
 
 
+def alarmed(checks, fleet, prometheus):
+    """An order that its broker carried out without an answer: counted while nobody knows, and somebody is about to be woken."""
+    fleet.client.ask("PaperService/Configure", follower_id=fleet.ids[0], faults="open#1=timeout_executed, lookup#*=busy")
+    fleet.submit(fleet.open("lost"), wait_for="WAIT_FOR_ACCEPTED")
+    wait_until(lambda: prometheus.value("tradewake_copies_unknown") == 1, WITHIN_S, "the unknown copy is scraped")
+    state = wait_until(lambda: [alert["state"] for alert in prometheus.ask("alerts")["alerts"]
+                                if alert["labels"]["alertname"] == "TradewakeCopiesUnknown"], WITHIN_S, "an alert")
+    checks.true("an unknown copy is an alert, pending for its minute", state[0] in ("pending", "firing"), state)
+    fleet.client.ask("PaperService/Configure", follower_id=fleet.ids[0], faults="none")
+    wait_until(lambda: prometheus.value("tradewake_copies_unknown") == 0, WITHIN_S, "it is known again")
+    checks.true("and none any more once its broker has said what became of it", True)
+
+
 def main(options, checks):
     promtool(checks, "the alert rules are clean", "check", "rules", os.path.join(DOCKER, "alerts.yml"))
     promtool(checks, "and wake whom they should", "test", "rules", os.path.join(DOCKER, "alerts_test.yml"))
     promtool(checks, "the configuration is good", "check", "config", os.path.join(DOCKER, "prometheus.yml"))
-    with Fleet(options.program, followers=3, paper={"latency": "constant:1ms"}) as fleet:
+    with Fleet(options.program, followers=3, paper={"latency": "constant:1ms", "call_timeout": "200ms", "settle": "100ms"}) as fleet:
         fleet.sent = 0
         for index in range(5):
             fleet.sent += fleet.submit(fleet.open("%d" % index)).accepted
@@ -182,6 +195,7 @@ def main(options, checks):
         prometheus = Prometheus(fleet.server.admin)
         try:
             scraped(checks, fleet, prometheus)
+            alarmed(checks, fleet, prometheus)
         finally:
             prometheus.close()
         checks.equal("the server is unharmed", fleet.server.faults(), None)

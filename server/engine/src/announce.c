@@ -52,6 +52,22 @@ void record_count_down(struct tw_record *record, atomic_uint *pending)
         record_wake(record);
 }
 
+/* Under the slot's mutex. One that a start finds UNKNOWN counts from its next look-up on. */
+static void unknown_count(struct tw_copy *copy)
+{
+    bool is_unknown = copy->state == STATE(UNKNOWN);
+    if (is_unknown == copy->is_unknown_counted)
+        return;
+    copy->is_unknown_counted = is_unknown;
+    atomic_fetch_add_explicit(&copy->record->engine->copies_unknown, is_unknown ? 1 : -1, memory_order_relaxed);
+}
+
+uint64_t tw_engine_copies_unknown(const struct tw_engine *engine)
+{
+    int64_t n = atomic_load_explicit(&engine->copies_unknown, memory_order_relaxed);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
 /* What the rest of the process is told about a copy that changed; the caller holds its record. */
 void copy_announce(struct tw_copy *copy)
 {
@@ -63,6 +79,7 @@ void copy_announce(struct tw_copy *copy)
     bool counts_done = is_over && !copy->is_done_counted;
     copy->is_sent_counted |= counts_sent;
     copy->is_done_counted |= counts_done;
+    unknown_count(copy);
     bool changed = change_mark(copy);
     copy_state state = copy->state;
     tw_reason reason = copy->reason;

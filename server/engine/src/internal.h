@@ -329,6 +329,7 @@ struct tw_copy {
     bool is_skipped;     /* from the start */
     bool is_change_queued, is_indexed, is_parked, has_id;
     bool is_sent_counted, is_done_counted, is_call_out, is_sampled;
+    bool is_unknown_counted; /* it is one of engine->copies_unknown */
     char id[TW_COPY_ID_BYTES];
     UT_hash_handle hh; /* in history.index; the journal thread's */
 };
@@ -417,6 +418,7 @@ struct tw_engine {
     atomic_uint_fast64_t breaches[TW_BREACH_COUNT]; /* orders that the last gate did not let through */
     atomic_bool has_gate_news; /* a follower has something for gates_sweep() */
     atomic_uint_fast64_t refused[TW_LOAD_COUNT]; /* events, for load */
+    atomic_int_fast64_t copies_unknown; /* that were announced so, and have not been otherwise since */
 
     atomic_bool is_halted; /* everything */
     atomic_bool is_memory_short; /* what is left of it is for closes */

@@ -383,6 +383,9 @@ uint64_t tw_engine_breaches(const struct tw_engine *engine, enum tw_breach breac
 /* Breakers that are open now: of adapters, or of followers' sessions. Thread: any. */
 uint32_t tw_engine_breakers_open(const struct tw_engine *engine, bool of_adapters);
 
+/* Copies that are UNKNOWN now. Those of an earlier run count once they have been looked up in vain. Thread: any. */
+uint64_t tw_engine_copies_unknown(const struct tw_engine *engine);
+
 /* Events that were refused for load, by what was short: nothing was written or sent. Thread: any. */
 enum tw_load { TW_LOAD_QUEUE, TW_LOAD_BACKLOG, TW_LOAD_DISK, TW_LOAD_MEMORY, TW_LOAD_COUNT };
 uint64_t tw_engine_refused(const struct tw_engine *engine, enum tw_load load);
