@@ -15,6 +15,19 @@ enum { HELD_MAX = 512 };
 
 static struct sockaddr_in address;
 
+/* The bound is a number of a descriptor: below it there must be no holes that somebody left, and what runs the tests
+ * leaves some now and then. */
+static void holes_fill(void)
+{
+    enum { ABOVE_ALL = 200 };
+    int highest = 0;
+    for (int fd = 0; fd < ABOVE_ALL; fd++)
+        if (fcntl(fd, F_GETFD) >= 0)
+            highest = fd;
+    while (open("/dev/null", O_RDONLY | O_CLOEXEC) < highest)
+        continue;
+}
+
 static int listener_make(void)
 {
     socklen_t size = sizeof address;
@@ -65,6 +78,7 @@ Test(accept, who_is_too_many_sees_an_end_at_once_and_the_next_is_taken_when_ther
     int listener = listener_make(), clients[5];
     for (int i = 0; i < 5; i++)
         clients[i] = client_make();
+    holes_fill();
     cr_assert_eq(tw_accept_bound(2), 2);
     int first = accepted(listener), second = accepted(listener);
     cr_expect_geq(first, 0);
