@@ -48,11 +48,19 @@ static void flight_land(struct fix_flight *flight)
     call->done(call);
 }
 
+/* No answer comes. Where only the question before an order is out, the order has not been sent. */
+static void flight_lose(struct fix_flight *flight, tw_reason reason, const char *words)
+{
+    bool is_unsent = flight->kind == FIX_FIRST;
+    ack_set(flight->call, is_unsent ? TW_OUTCOME_RETRY_LATER : TW_OUTCOME_AMBIGUOUS, reason, words);
+    flight->call->ack.not_sent = is_unsent;
+    flight_land(flight);
+}
+
 static void on_limit(struct tw_timer *timer)
 {
     struct tw_adapter_call *call = (struct tw_adapter_call *)(void *)((char *)timer - offsetof(struct tw_adapter_call, timer));
-    ack_set(call, TW_OUTCOME_AMBIGUOUS, REASON(TIMEOUT), "no answer in time");
-    flight_land(call->adapter_data[0]);
+    flight_lose(call->adapter_data[0], REASON(TIMEOUT), "no answer in time");
 }
 
 static struct fix_flight *flight_start(struct fix_account *account, struct tw_adapter_call *call, enum fix_kind kind,
@@ -632,8 +640,7 @@ void fix_calls_on_picture(struct fix_account *account, struct fix_flight *flight
 {
     struct fix_picture *picture = &flight->picture;
     if (picture->has_failed) {
-        ack_set(flight->call, TW_OUTCOME_AMBIGUOUS, REASON(BROKER_OTHER), "the venue does not list what the account holds");
-        flight_land(flight);
+        flight_lose(flight, REASON(BROKER_OTHER), "the venue does not list what the account holds");
         return;
     }
     if (!fix_picture_is_whole(picture))
@@ -644,10 +651,7 @@ void fix_calls_on_picture(struct fix_account *account, struct fix_flight *flight
         return;
     }
     if (picture->fills_before != account->fills) {
-        ack_set(flight->call, flight->kind == FIX_FIRST ? TW_OUTCOME_RETRY_LATER : TW_OUTCOME_AMBIGUOUS, REASON(BUSY),
-                "the account changes faster than it can be read");
-        flight->call->ack.not_sent = flight->kind == FIX_FIRST;
-        flight_land(flight);
+        flight_lose(flight, REASON(BUSY), "the account changes faster than it can be read");
         return;
     }
     fix_picture_take(account, picture);
@@ -743,8 +747,6 @@ void fix_calls_on_unread(struct fix_flight *flight, bool is_session_reject, int 
 
 void fix_calls_cut(struct fix_account *account, const char *why)
 {
-    while (account->flights != NULL) {
-        ack_set(account->flights->call, TW_OUTCOME_AMBIGUOUS, REASON(NO_CONNECTION), why);
-        flight_land(account->flights);
-    }
+    while (account->flights != NULL)
+        flight_lose(account->flights, REASON(NO_CONNECTION), why);
 }
