@@ -1,19 +1,22 @@
 #!/usr/bin/python3
-"""What is kept for closes: while memory is short opens are refused, with a time to come back, and closes are carried out; where
+"""What is kept for closes: while memory, or room for the log, is short opens are refused, with a time to come back, and closes are carried out; where
 every thread that may make an open hangs in one, closes have threads of their own.
 
     reserve.py [--program FILE]
 """
+import itertools
 import os
 import resource
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
-from blackbox import Fleet, Refused, prove, wait_until  # noqa: E402
+from blackbox import CONFIG, Fleet, Refused, prove, wait_until  # noqa: E402
 
 THREADS, RESERVED = 32, 4
 MIB = 1 << 20
+POSITIONS, LEFT_BYTES = 400, 4 << 20  # of 8 followers: 2 KiB and a quarter for each share are 8 MiB
 
 
 def refusal(fleet, event):
@@ -74,8 +77,45 @@ def every_thread_taken(options, checks):
         checks.equal("meanwhile the opens hang on, in all threads but the reserve", fleet.executor().calls_in_flight, hanging)
 
 
+def file_bytes(path):
+    return sum(os.stat(os.path.join(path, name)).st_blocks * 512 for name in os.listdir(path) if name.endswith(".log"))
+
+
+def short_disk(options, checks):
+    """A disk that is not full yet, and has less room than the closes of all that is open may take."""
+    fleet = Fleet(options.program, followers=8, paper={"latency": "zero"}, config=CONFIG + "retention:\n  segment_bytes: 1MiB\n")
+    journal = os.path.join(fleet.server.state, "journal")
+    os.makedirs(journal)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tmpfs", journal], stderr=subprocess.DEVNULL).returncode != 0:
+        print("     SKIPPED: mounting a tmpfs is not allowed here")
+        return
+    try:
+        with fleet:
+            for first in range(0, POSITIONS, 50):
+                fleet.submit_all([fleet.open("%d" % number) for number in range(first, first + 50)], view="COPY_VIEW_COUNTS")
+            checks.equal("with room, opens are taken", refusal(fleet, fleet.open("more")), None)
+            free = os.statvfs(journal).f_bavail * os.statvfs(journal).f_frsize
+            with open(os.path.join(journal, "ballast"), "wb") as file:
+                file.write(bytes(free - LEFT_BYTES))
+            late = itertools.count()
+            refused = wait_until(lambda: refusal(fleet, fleet.open("late-%d" % next(late))), 20, "the shortage is noticed")
+            checks.true("less is left than all closes may take: opens are refused", "disk" in refused.message, refused)
+            left = os.statvfs(journal).f_bavail * os.statvfs(journal).f_frsize
+            checks.true("though the disk is not full", left > LEFT_BYTES / 2, left)
+            before, done = file_bytes(journal), 0
+            for first in range(0, POSITIONS, 50):
+                answers = fleet.submit_all([fleet.close("%d" % number) for number in range(first, first + 50)])
+                done += sum(fleet.state(copy) == "DONE" for answer in answers for copy in answer.copies)
+            checks.equal("and all that is open is closed", done, 8 * POSITIONS)
+            checks.equal("the server is well", fleet.server.faults(), None)
+            print("     %.2f KiB of the log's files for the close of a share" % ((file_bytes(journal) - before) / 1024 / done))
+    finally:
+        subprocess.run(["umount", "--lazy", journal], check=False)
+
+
 def main(options, checks):
     short_memory(options, checks)
+    short_disk(options, checks)
     every_thread_taken(options, checks)
 
 
