@@ -1,7 +1,7 @@
 """check_readmes.py - every command of every README and guide: those in fenced blocks are run as they stand, or have a reason here
 why not; a program in a block is one command.
 
-A command is a line of a block without a language, or with `sh`; a line goes on where it ends in a backslash or within quotes. It
+A command is a line of a block with `sh`, or of one without a language in which a line begins with a program; a line goes on where it ends in a backslash or within quotes. It
 runs in bash, in the repository's root, with the program in PATH; ports and the folder of a state are told over the environment, so
 that nothing of the machine is in the way. A command that no row matches is a failure, and so is a row that matches nothing.
 """
@@ -80,12 +80,11 @@ ROWS = [
     ("tests/schedules/README.md", r"tests/schedules/run|build/release/schedules", IN_PART % "faults"),
     ("tests/simulation/README.md", r"tests/simulation/run", IN_PART % "cases"),
 ]
-# Blocks that are pictures, or what is in a file, and lines that a command says: README, and how they begin.
-NO_COMMANDS = [
-    ("server/(journal|telemetry)/README.md", r"any thread --append|segment +magic|worker --tw_sampler_put"),
-    ("client-examples/node-backend/README.md", r'\{"error":'),
-    ("tests/fix/README.md", r"ready port="),  # what the command above says
+# Lines that the command above says: README, and how they begin.
+SAID = [
+    ("tests/fix/README.md", r"ready port="),
 ]
+BUILT_IN = {"cd", "export", "source", "tradewake"}
 
 
 def blocks_of(path):
@@ -127,7 +126,7 @@ class Reader:
         self.http = "127.0.0.1:%d" % ports[2]
         self.state = os.path.join(self.folder, "state")
         self.environment = dict(
-            os.environ, PATH=os.path.dirname(self.program) + ":" + os.environ["PATH"], LISTEN=self.http,
+            os.environ, PATH=os.path.dirname(self.program) + ":" + os.environ["PATH"], LISTEN=self.http, TRADEWAKE_DRAIN_LAME_DUCK="0",
             TRADEWAKE_LISTEN="127.0.0.1:%d" % ports[0], TRADEWAKE_SERVER="127.0.0.1:%d" % ports[0], TRADEWAKE_ADMIN="127.0.0.1:%d" % ports[1])
         self.started, self.beside = [], []
 
@@ -218,12 +217,20 @@ def rows_for(readme, command):
 
 
 def is_said(readme, text):
-    return any(matches(path.replace(".md", r"\.md"), readme) and re.match(begin, text) for path, begin in NO_COMMANDS)
+    return any(matches(path.replace(".md", r"\.md"), readme) and re.match(begin, text) for path, begin in SAID)
 
 
-def is_no_command(readme, language, lines):
-    first = next((line for line in lines if line.strip()), "")
-    return language in ("yaml", "c") or is_said(readme, first)
+def is_program(line):
+    """The line's first word is one: in PATH, or a file of ours or of our build that can be executed."""
+    word = re.match(r"\s*\(?\s*([^\s()]*)", line).group(1)
+    path = os.path.join(REPOSITORY, word)
+    return word in BUILT_IN or bool(re.match(r"build/|tests/|client-examples/|docker/|proto/|docs/", word)) or (
+        "/" not in word and bool(shutil.which(word))) or os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def is_no_command(language, lines):
+    """Pictures, and what is in a file."""
+    return language in ("yaml", "c", "ini") or language == "" and not any(is_program(line) for line in lines)
 
 
 def follow(checks, options, readme, used, reasons):
@@ -231,7 +238,7 @@ def follow(checks, options, readme, used, reasons):
     reader, is_given = None, False
     try:
         for language, lines in blocks_of(readme):
-            if is_no_command(readme, language, lines):
+            if is_no_command(language, lines):
                 continue
             for command in ["\n".join(lines)] if language not in ("", "sh") else commands_of(lines):
                 if is_said(readme, command):
