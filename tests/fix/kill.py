@@ -71,6 +71,16 @@ def once(fleet, event):
     wait_until(handed, 30, "the event is taken")
 
 
+def unless_dead(fleet, holds, what):
+    """It may die while it is waited for: at a Logon, or at an answer."""
+    def looked():
+        try:
+            return holds()
+        except Exception:
+            return not fleet.server.is_running()
+    wait_until(looked, 60, what)
+
+
 def again(fleet):
     """A start may die, too, at the Logon."""
     for _ in range(5):
@@ -107,8 +117,8 @@ def play(options, checks, mode, dice, points):
                     killer.strike(fleet.server)
                     killer.arm(fleet.server)
                     again(fleet)
-                    wait_until(lambda: not fleet.server.is_running() or fleet.is_connected(), 30, "connected again")
-                    wait_until(lambda: not fleet.server.is_running() or fleet.is_idle(), 60, "every copy is final")
+                    unless_dead(fleet, fleet.is_connected, "connected again")
+                    unless_dead(fleet, fleet.is_idle, "every copy is final")
                 fleet.server.kill()
                 fleet.server.environment.pop("TW_CRASH_AT", None)
                 again(fleet)
