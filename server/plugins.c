@@ -208,7 +208,7 @@ static tw_status hosted_fill(const struct plugins *plugins, const struct plugin 
         .reduce_only = about->reduce_only,
         .max_parallel = parallel < TW_PARALLEL_MAX ? (uint32_t)parallel : TW_PARALLEL_MAX,
         .call_timeout_ms = timeout_ms,
-        .settle_ms = settle_ms,
+        .settle_ms = settle_ms + GRACE_MS, /* what came to the library late may leave it that much after the deadline known here */
     };
     return TW_OK;
 }
