@@ -272,6 +272,32 @@ Test(journal_follow, a_record_whose_bytes_changed_is_damage_with_its_place)
     expect_damage("segment 2 at 64");
 }
 
+static uint8_t byte_at(unsigned segment, long offset)
+{
+    char path[96];
+    uint8_t byte = 0;
+    path_of(segment, path);
+    FILE *file = fopen(path, "rb");
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_eq(fseek(file, offset, SEEK_SET), 0);
+    cr_assert_eq(fread(&byte, 1, 1, file), 1);
+    (void)fclose(file);
+    return byte;
+}
+
+Test(journal_follow, what_was_damaged_and_is_mended_is_read_on_from_where_it_was)
+{
+    append(1, 300);
+    open_after(0, 1);
+    const uint8_t good = byte_at(2, 2000), bad = (uint8_t)(good ^ 0x40);
+    overwrite(2, 2000, &bad, 1); /* in the middle of the segment */
+    expect_damage("segment 2 at");
+    const uint64_t reached = expected;
+    overwrite(2, 2000, &good, 1);
+    read_until(300); /* each once: on_record() counts */
+    cr_expect(reached > 20 && reached < 100, "%lu", (unsigned long)reached);
+}
+
 Test(journal_follow, a_record_of_another_place_is_damage)
 {
     uint8_t record[48 + 16];

@@ -464,6 +464,43 @@ Test(journal_snapshot, a_directory_whose_name_is_too_long_has_none)
     cr_expect_not(snapshot_path_new(path, 1, out));
 }
 
+static unsigned fails_at; /* the call of calloc() that fails; 0 = none does */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_at > 0 && --fails_at == 0 ? NULL : __real_calloc(n, size);
+}
+
+Test(journal_snapshot, a_start_without_memory_says_so_and_the_next_one_is_whole)
+{
+    struct tw_error error = {0};
+    begin(13);
+    fill_segments(3);
+    make_well();
+    fill_segments(3);
+    tw_journal_close(journal);
+    journal = NULL;
+    unsigned failures = 0;
+    for (unsigned n = 1; journal == NULL; n++) {
+        error.text[0] = '\0';
+        fails_at = n;
+        tw_status status = start(&error);
+        fails_at = 0;
+        if (status == TW_OK)
+            break;
+        cr_expect_eq(status, TW_NO_MEMORY, "call %u: %s", n, error.text);
+        cr_expect_neq(error.text[0], '\0', "call %u", n);
+        failures++;
+    }
+    cr_expect_geq(failures, 2, "%u", failures);
+    tw_journal_close(journal);
+    journal = NULL;
+    cr_expect_eq(start(&error), TW_OK, "%s", error.text);
+    end();
+}
+
 Test(journal_snapshot, the_segment_in_use_has_none)
 {
     struct tw_error error = {0};
