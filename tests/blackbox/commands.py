@@ -13,10 +13,11 @@ from blackbox import REPOSITORY, Fleet, prove, wait_until  # noqa: E402
 
 WITHIN_S = 60
 STATEMENT = os.path.join(REPOSITORY, "tests/unit/fixtures/history/mql5_positions.csv")
+FIX_LOG = os.path.join(REPOSITORY, "tests/unit/fixtures/fix/session.fix")
 EVENT = "--master M1 --position 1 "
 ORDER = "--master M1 --order 7 "
 OPEN = "--symbol EURUSD --side buy --volume 0.10 "
-LOCAL = {"check", "config show", "version", "journal verify", "journal dump", "journal tail", "audit"}  # no server is asked
+LOCAL = {"check", "config show", "version", "journal verify", "journal dump", "journal tail", "audit", "fix log"}  # no server is asked
 
 # In this order; {copy}, {unknown} and {subscription} are of the server, {state} is its directory.
 ROWS = [
@@ -43,7 +44,7 @@ ROWS = [
     ("subscriptions delete", "{subscription}"), ("halt", "--follower G1 --note drill"), ("halts", ""), ("resume", "--follower G1"),
     ("followers delete", "G1"), ("executor", ""), ("top", "--count 1 --interval 100ms"), ("doctor", "--over 100ms"), ("health", ""),
     ("journal verify", "--state-dir {state}"), ("journal dump", "--state-dir {state} --count 20"),
-    ("journal tail", "--state-dir {state} --count 5"), ("audit", "--state-dir {state}"),
+    ("journal tail", "--state-dir {state} --count 5"), ("audit", "--state-dir {state}"), ("fix log", FIX_LOG),
 ]
 FAILS = {"followers rearm", "followers reset-stop-out"}  # nothing to arm or to begin anew: a refusal, in JSON too
 EXITS = {"doctor": {0, 1, 4}, "check": {0, 2}}

@@ -76,7 +76,7 @@ static struct outcome run(const char *line)
     int old_out = dup(STDOUT_FILENO), old_err = dup(STDERR_FILENO);
     dup2(fileno(out), STDOUT_FILENO);
     dup2(fileno(err), STDERR_FILENO);
-    outcome.code = tw_cli_run(&(struct tw_cli_host){"9.9.9", fake_serve, fake_journal, fake_audit, fake_adapter_check, NULL}, argc, argv);
+    outcome.code = tw_cli_run(&(struct tw_cli_host){"9.9.9", fake_serve, fake_journal, fake_audit, NULL, fake_adapter_check, NULL}, argc, argv);
     fflush(NULL);
     dup2(old_out, STDOUT_FILENO);
     dup2(old_err, STDERR_FILENO);

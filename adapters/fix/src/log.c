@@ -203,6 +203,53 @@ void fix_log_print(FILE *out, const struct fix_log_entry *entry)
     fputc('\n', out);
 }
 
+static void print_json_text(FILE *out, const char *text, size_t n)
+{
+    fputc('"', out);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if (c == FIX_SOH)
+            fputc('|', out);
+        else if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c >= ' ' && c < 0x7f)
+            fputc(c, out);
+        else
+            fprintf(out, "\\u%04x", c); /* FIX says nothing of what a byte above 127 is: Latin-1 keeps all of them */
+    }
+    fputc('"', out);
+}
+
+void fix_log_json(FILE *out, const struct fix_log_entry *entry)
+{
+    static const char *const kinds[] = {[FIX_LOG_OUT] = "OUT", [FIX_LOG_IN] = "IN", [FIX_LOG_NOTE] = "NOTE", [FIX_LOG_NUMBERS] = "NUMBERS"};
+    bool is_message = entry->kind == FIX_LOG_OUT || entry->kind == FIX_LOG_IN;
+    char time[FIX_UTC_BYTES];
+    const char *at = entry->bytes, *end = entry->bytes + entry->n;
+    struct piece piece = {0}, before = {0};
+    fprintf(out, "{\"at\": \"%s\", \"kind\": \"%s\"", entry->wall_ns > 0 ? fix_time_text(entry->wall_ns, time) : "", kinds[entry->kind]);
+    if (entry->kind == FIX_LOG_NUMBERS) {
+        fprintf(out, ", \"next_out\": %llu, \"next_in\": %llu}\n", (unsigned long long)entry->numbers.next_out,
+                (unsigned long long)entry->numbers.next_in);
+        return;
+    }
+    for (; is_message && piece_next(&at, end, &before, &piece); before = piece)
+        if (piece.tag == 35) {
+            fputs(", \"type\": ", out);
+            print_json_text(out, piece.value, piece.n);
+            break;
+        }
+    fputs(", \"message\": ", out);
+    /* Masked when it was written; once more for files of who knows whom. */
+    char *masked = is_message ? malloc(entry->n * 2 + 16) : NULL;
+    if (masked != NULL)
+        print_json_text(out, masked, fix_mask(entry->bytes, entry->n, masked, entry->n * 2 + 16));
+    else
+        print_json_text(out, is_message ? "" : entry->bytes, is_message ? 0 : entry->n);
+    free(masked);
+    fputs("}\n", out);
+}
+
 /* ---- The file. ---- */
 
 static void tell_record(const struct record *record, fix_log_fn *tell, void *context)

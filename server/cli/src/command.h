@@ -204,6 +204,7 @@ int run_config_show(struct session *session);
 int run_config_reference(struct session *session);
 int run_token_key(struct session *session);
 int run_token_issue(struct session *session);
+int run_fix_log(struct session *session);
 int run_journal(struct session *session);
 int run_adapter_check(struct session *session);
 int run_plugin_host(struct session *session);

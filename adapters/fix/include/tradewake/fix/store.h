@@ -89,6 +89,9 @@ TW_MUST_CHECK tw_status fix_log_read(const char *path, fix_log_fn *tell, void *c
 /* One entry as a line for people: time, direction, the names of type and fields; secrets masked. */
 void fix_log_print(FILE *out, const struct fix_log_entry *entry);
 
+/* The same as an object of JSON on a line of its own; a separator is "|". */
+void fix_log_json(FILE *out, const struct fix_log_entry *entry);
+
 /* Puts a copy of the message with every secret's value replaced by "***" into ret; its length and checksum are left as
  * they were, so it is no message any more. Returns the size, cut to fit. */
 size_t fix_mask(const char *bytes, size_t n, char *ret, size_t room);

@@ -69,6 +69,7 @@ struct tw_cli_host {
     int (*serve)(const struct tw_cli_serving *serving);
     int (*journal)(const struct tw_cli_journal *wanted); /* returns the exit code */
     int (*audit)(const struct tw_cli_audit *wanted);     /* likewise */
+    int (*fix_log)(const char *path, bool is_json);
     int (*adapter_check)(const struct tw_cli_adapter_check *wanted);
     int (*plugin_host)(const struct tw_cli_plugin_host *wanted);
 };
