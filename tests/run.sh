@@ -205,6 +205,7 @@ part_faults() {
     grep -h '^     ' "$logs/faults.log"
     suite 'cases (faults: jobs are parked slowly)' 300 env TW_FAULT_PARK_MS=50 \
         tests/cases/run --no-times --program build/faults/tradewake --filter 'refused again and again' tests/cases/reports
+    suite 'fix.kill (faults: at each of its places)' 300 tests/fix/kill.py --rounds 6 --program build/faults/tradewake
     [ -n "$schedules" ] || return
     wait "$schedules"
     suite_count schedules
