@@ -6,12 +6,14 @@ it is worked off.
 """
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../blackbox/lib"))
 
+import grpc  # noqa: E402
 from access import Signer  # noqa: E402
 from blackbox import CONFIG, Client, Contract, Server, prove, set_time, wait_until  # noqa: E402
 
@@ -52,10 +54,14 @@ def fleet(admin, master, n):
             "Subscription", master_id=master, follower_id=follower.follower_id))
 
 
-def crowd(address, token, all_sent, n_done):
+def crowd(address, token, is_connected, may_send, all_sent, n_done):
     """In a process of its own, so that the other's client has an interpreter to itself: what would become of an event, at a hundred
     of its followers, is a millisecond of a thread and nothing after it."""
     upstreams = [Upstream(Contract(), address, token) for _ in range(CONNECTIONS)]
+    for upstream in upstreams:
+        grpc.channel_ready_future(upstream.client.channel).result(timeout=60)
+    is_connected.set()
+    may_send.wait()
     request = upstreams[0].client.request("EventService/ExplainEvent", event=upstreams[0].event("MANY", 0))
     path = upstreams[0].client.contract.method("EventService/ExplainEvent")[0]
 
@@ -86,10 +92,18 @@ def main(options, checks):
             fleet(admin, "FEW", FEW)
             submit = lambda number: small.ask("EventService/SubmitEvent", event=small.event("FEW", number))  # noqa: E731
             wait_until(lambda: submit(0).accepted == FEW, 30, "the few")
-            all_sent, n_done = multiprocessing.Event(), multiprocessing.Value("i", 0)
-            process = multiprocessing.Process(target=crowd, args=(server.address, signer.token("large"), all_sent, n_done))
+            is_connected, may_send, all_sent = multiprocessing.Event(), multiprocessing.Event(), multiprocessing.Event()
+            n_done = multiprocessing.Value("i", 0)
+            process = multiprocessing.Process(target=crowd, args=(
+                server.address, signer.token("large"), is_connected, may_send, all_sent, n_done))
             process.start()
-            wait_until(lambda: n_done.value > 0 and all_sent.is_set(), 60, "the crowd")
+            wait_until(is_connected.is_set, 60, "the crowd's connections")
+            # The server stands still until all of it is there: it must not have worked most of it off while the rest was sent.
+            server.process.send_signal(signal.SIGSTOP)
+            may_send.set()
+            wait_until(all_sent.is_set, 60, "the crowd's calls")
+            server.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: n_done.value > 0, 60, "the first answer")
             at_first, taken = n_done.value, 0
             for number in range(1, IN_A_ROW + 1):
                 taken += small.ask("EventService/GetMaster", master_id="FEW").open_positions

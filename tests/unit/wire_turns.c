@@ -44,19 +44,40 @@ Test(turns, each_row_in_turn_and_each_in_its_own_order)
     cr_expect_not(turns_must_wait(&turns, 5, 0));
 }
 
-/* Callers are neighbours in one array: where they fell into one row, turns did nothing for them. */
-Test(turns, neighbours_spread_over_the_rows)
+/* Where two fell into one row, turns did nothing for the one that stood behind the other. */
+Test(turns, as_many_callers_as_rows_have_one_each_and_keep_it)
 {
-    static char callers[4096];
-    for (size_t step = 8; step * TURNS_ROWS <= sizeof callers; step += 8) {
-        bool is_taken[TURNS_ROWS] = {0};
-        unsigned rows = 0;
-        for (size_t i = 0; i < TURNS_ROWS; i++) {
-            uint32_t row = turns_row(&callers[i * step]);
-            cr_assert_lt(row, TURNS_ROWS);
-            rows += !is_taken[row];
-            is_taken[row] = true;
-        }
-        cr_expect_gt(rows, TURNS_ROWS / 3, "%u rows, %zu bytes apart", rows, step);
+    static struct turns turns;
+    static char callers[TURNS_ROWS + 1];
+    int64_t now_ns = 100 * TURNS_WINDOW_NS;
+    bool is_taken[TURNS_ROWS] = {0};
+    for (size_t i = 0; i < TURNS_ROWS; i++) {
+        uint32_t row = turns_row(&turns, &callers[i], now_ns);
+        cr_assert_lt(row, TURNS_ROWS);
+        cr_expect_not(is_taken[row], "caller %zu", i);
+        is_taken[row] = true;
+        turns.rows[row].live++;
     }
+    for (size_t i = 0; i < TURNS_ROWS; i++)
+        cr_expect_eq(turns.callers[turns_row(&turns, &callers[i], now_ns)], &callers[i]);
+    uint32_t shared = turns_row(&turns, &callers[TURNS_ROWS], now_ns);
+    cr_assert_lt(shared, TURNS_ROWS);
+    cr_expect_neq(turns.callers[shared], &callers[TURNS_ROWS], "one too many: the row stays another's");
+}
+
+Test(turns, a_row_is_another_s_once_its_caller_has_nothing_open_and_its_window_is_over)
+{
+    static struct turns turns;
+    static char callers[TURNS_ROWS + 1];
+    int64_t now_ns = 100 * TURNS_WINDOW_NS;
+    for (size_t i = 0; i < TURNS_ROWS; i++)
+        turns.rows[turns_row(&turns, &callers[i], now_ns)].live++;
+    uint32_t row = turns_row(&turns, &callers[7], now_ns);
+    turns_used(&turns, row, now_ns, now_ns + TURNS_SHARE_NS);
+    turns.rows[row].live--;
+    (void)turns_row(&turns, &callers[TURNS_ROWS], now_ns);
+    cr_expect_eq(turns.callers[row], &callers[7], "who left in this window has not been forgotten");
+    cr_expect_eq(turns_row(&turns, &callers[TURNS_ROWS], now_ns + TURNS_WINDOW_NS), row);
+    cr_expect_eq(turns.callers[row], &callers[TURNS_ROWS]);
+    cr_expect_not(turns_must_wait(&turns, row, now_ns + TURNS_WINDOW_NS));
 }

@@ -553,7 +553,7 @@ static bool caller_admit(struct tw_call *call, struct tw_refusal *ret)
     struct wire_queue *queue = call->queue;
     if (call->caller == NULL || queue->is_stream)
         return true;
-    uint32_t row = turns_row(call->caller);
+    uint32_t row = turns_row(&queue->turns, call->caller, call->received_mono_ns);
     if (queue->turns.rows[row].live >= WIRE_LIVE_PER_CALLER_MAX) {
         tw_refuse(ret, REASON(OVERLOADED), NULL, "this caller has too many calls open at once; try again");
         ret->retry_after_ns = OVERLOAD_RETRY_NS;

@@ -1,6 +1,6 @@
 /* turns.h - callers who want more of a thread than their share wait for the others.
  *
- * Each caller has a row; there are TURNS_ROWS, so two may share one. What a row's messages cost the thread is counted in
+ * Each caller has a row of its own while it has calls open; beyond TURNS_ROWS callers at once two share one. What a row's messages cost the thread is counted in
  * windows of time: within its share they are served as they come; beyond it they wait in the row, and rows take turns
  * whenever nothing else has come. A thread alone owns it. */
 #ifndef WIRE_TURNS_H
@@ -24,6 +24,7 @@ struct turn {
 struct turns {
     uint64_t taken; /* rows in which somebody waits, a bit each */
     uint32_t next;  /* whose turn it is */
+    const void *callers[TURNS_ROWS]; /* whose row it is; only compared */
     struct turns_row {
         struct turn *first, *last;
         int64_t window, used_ns; /* the window in which it was served last, and how long in it */
@@ -31,12 +32,31 @@ struct turns {
     } rows[TURNS_ROWS];
 };
 
-static inline uint32_t turns_row(const void *caller)
+/* Whether nothing of the row's caller is open, waits, or counts any more. */
+static inline bool turns_is_idle(const struct turns *turns, uint32_t row, int64_t now_ns)
 {
-    uint64_t bits = (uint64_t)(uintptr_t)caller; /* neighbours in memory, too, get rows of their own */
+    const struct turns_row *own = &turns->rows[row];
+    return own->live == 0 && own->first == NULL && own->window != now_ns / TURNS_WINDOW_NS;
+}
+
+/* The caller's row: the one it has, else an idle one, which is its own from now on; where there is none, that of another. */
+static inline uint32_t turns_row(struct turns *turns, const void *caller, int64_t now_ns)
+{
+    for (uint32_t row = 0; row < TURNS_ROWS; row++)
+        if (turns->callers[row] == caller)
+            return row;
+    uint64_t bits = (uint64_t)(uintptr_t)caller;
     bits = (bits ^ bits >> 33) * UINT64_C(0xff51afd7ed558ccd);
-    bits = (bits ^ bits >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
-    return (uint32_t)(bits >> 58);
+    uint32_t home = (uint32_t)((bits ^ bits >> 33) * UINT64_C(0xc4ceb9fe1a85ec53) >> 58);
+    for (uint32_t i = 0; i < TURNS_ROWS; i++) {
+        uint32_t row = (home + i) % TURNS_ROWS;
+        if (turns_is_idle(turns, row, now_ns)) {
+            turns->callers[row] = caller;
+            turns->rows[row].used_ns = 0;
+            return row;
+        }
+    }
+    return home;
 }
 
 /* Whether a message of this row that comes now has to wait: behind others of its own, or because its share is used up. */
