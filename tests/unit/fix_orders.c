@@ -319,3 +319,35 @@ Test(fix_orders, those_that_are_over_are_forgotten_first_and_those_that_work_nev
         n++;
     cr_expect_eq(n, 100);
 }
+
+Test(fix_orders, a_forgotten_order_takes_all_its_names_along_and_nobody_elses)
+{
+    for (int i = 0; i < 300; i++) {
+        char id[16], change_id[16], undone[16];
+        snprintf(id, sizeof id, "o%d", i);
+        snprintf(change_id, sizeof change_id, "r%d", i);
+        snprintf(undone, sizeof undone, "u%d", i);
+        struct fix_order *order = sent(id);
+        take(report(id, '0', '0', "E1", 0));
+        cr_assert(fix_order_change(orders, order, FIX_OVERLAY_CANCEL, undone));
+        fix_order_change_undo(orders, order);
+        cr_assert(fix_order_change(orders, order, FIX_OVERLAY_REPLACE, change_id));
+        struct fix_report told = report(change_id, '5', '0', "E2", 0);
+        snprintf(told.orig_cl_ord_id, sizeof told.orig_cl_ord_id, "%s", id);
+        take(told);
+        take(report(change_id, 'F', '2', "E3", 100));
+    }
+
+    for (int i = 0; i < 300; i++) {
+        char id[16], change_id[16], undone[16], order_id[16];
+        snprintf(id, sizeof id, "o%d", i);
+        snprintf(change_id, sizeof change_id, "r%d", i);
+        snprintf(undone, sizeof undone, "u%d", i);
+        snprintf(order_id, sizeof order_id, "V-r%d", i);
+        bool is_kept = i >= 200;
+        cr_expect_eq(fix_orders_find(orders, id) != NULL, is_kept, "%s", id);
+        cr_expect_eq(fix_orders_find(orders, change_id) != NULL, is_kept, "%s", change_id);
+        cr_expect_eq(fix_orders_find_order(orders, order_id) != NULL, is_kept, "%s", order_id);
+        cr_expect_null(fix_orders_find(orders, undone));
+    }
+}

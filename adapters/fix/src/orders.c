@@ -6,14 +6,15 @@
 enum { BUCKETS = 512, EXECS_MAX = 4096 };
 
 /* One ClOrdID, or one OrderID, and the order it leads to. */
-struct name {
-    struct name *next;
+struct fix_name {
+    struct fix_name *next, *other; /* in its bucket; of the same order */
+    struct fix_name **bucket;
     struct fix_order *order;
     char text[FIX_ID_BYTES];
 };
 
 struct fix_orders {
-    struct name *by_cl_ord_id[BUCKETS], *by_order_id[BUCKETS];
+    struct fix_name *by_cl_ord_id[BUCKETS], *by_order_id[BUCKETS];
     struct fix_order *newest, *oldest;
     size_t n, remembered;
 };
@@ -32,57 +33,52 @@ static uint64_t hash(const char *text)
     return hash_more(UINT64_C(14695981039346656037), text);
 }
 
-static struct name **bucket(struct name *const *table, const char *text)
+static struct fix_name **bucket(struct fix_name *const *table, const char *text)
 {
-    return (struct name **)(uintptr_t)&table[hash(text) % BUCKETS];
+    return (struct fix_name **)(uintptr_t)&table[hash(text) % BUCKETS];
 }
 
-static struct fix_order *name_find(struct name *const *table, const char *text)
+static struct fix_order *name_find(struct fix_name *const *table, const char *text)
 {
-    const struct name *name = text[0] != '\0' ? *bucket(table, text) : NULL;
+    const struct fix_name *name = text[0] != '\0' ? *bucket(table, text) : NULL;
     while (name != NULL && strcmp(name->text, text) != 0)
         name = name->next;
     return name != NULL ? name->order : NULL;
 }
 
-static bool name_add(struct name **table, const char *text, struct fix_order *order)
+static bool name_add(struct fix_name **table, const char *text, struct fix_order *order)
 {
-    struct name *name = calloc(1, sizeof *name);
+    struct fix_name *name = calloc(1, sizeof *name);
     if (name == NULL)
         return false;
-    struct name **at = bucket(table, text);
     memcpy(name->text, text, strnlen(text, FIX_ID_BYTES - 1));
     name->order = order;
-    name->next = *at;
-    *at = name;
+    name->bucket = bucket(table, text);
+    name->next = *name->bucket;
+    *name->bucket = name;
+    name->other = order->names;
+    order->names = name;
     return true;
 }
 
-static void name_remove(struct name **table, const char *text, const struct fix_order *order)
+/* *at is the order's. */
+static void name_free(struct fix_name **at)
 {
-    struct name **at = bucket(table, text);
-    while (*at != NULL && (strcmp((*at)->text, text) != 0 || (*at)->order != order))
-        at = &(*at)->next;
-    struct name *name = *at;
-    if (name == NULL)
-        return;
-    *at = name->next;
+    struct fix_name *name = *at, **in_bucket = name->bucket;
+    while (*in_bucket != name)
+        in_bucket = &(*in_bucket)->next;
+    *in_bucket = name->next;
+    *at = name->other;
     free(name);
 }
 
-/* Whatever leads to it: an order's chain may be long, and this is not the hot path. */
-static void names_remove(struct name **table, const struct fix_order *order)
+static void name_remove(struct fix_name **table, const char *text, struct fix_order *order)
 {
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (struct name **at = &table[i]; *at != NULL;) {
-            struct name *name = *at;
-            if (name->order != order) {
-                at = &name->next;
-                continue;
-            }
-            *at = name->next;
-            free(name);
-        }
+    struct fix_name **in = bucket(table, text), **at = &order->names;
+    while (*at != NULL && ((*at)->bucket != in || strcmp((*at)->text, text) != 0))
+        at = &(*at)->other;
+    if (*at != NULL)
+        name_free(at);
 }
 
 /* ---- The book. ---- */
@@ -134,8 +130,8 @@ static void unlink_order(struct fix_orders *orders, struct fix_order *order)
 void fix_orders_remove(struct fix_orders *orders, struct fix_order *order)
 {
     unlink_order(orders, order);
-    names_remove(orders->by_cl_ord_id, order);
-    names_remove(orders->by_order_id, order);
+    while (order->names != NULL) /* its own list: a new order that has an old one forgotten must not go through the book */
+        name_free(&order->names);
     free(order->execs);
     free(order);
 }

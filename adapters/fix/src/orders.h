@@ -64,6 +64,7 @@ struct fix_order {
     bool is_told_working; /* the host knows that it works; the caller's */
 
     /* The book's. */
+    struct fix_name *names; /* that lead to it */
     uint64_t *execs; /* ExecIDs that were taken, hashed */
     size_t n_execs, execs_room;
     struct fix_order *newer, *older;
