@@ -220,7 +220,10 @@ static void tell_gone(struct fix_account *account, struct fix_order *order)
     const struct fix_profile *profile = &account->venue->profile;
     const struct fix_symbol *symbol = fix_venue_symbol_by_venue_name(account->venue, order->symbol);
     const char *position = order->cum == 0 ? "" : profile->is_netting ? (symbol != NULL ? symbol->instrument.symbol : "") : order->position_id;
-    bool is_said = order->cum == 0 || position[0] != '\0';
+    /* A part of it, or who knows how much: the host would take it for the whole. It asks when it is to close. */
+    bool is_part = order->cum > 0 && (order->quantity == TW_DECIMAL_UNSET ? order->state != FIX_FILLED : order->cum < order->quantity);
+    bool is_unread = order->has_unread_fill || (order->state == FIX_FILLED && order->cum == 0);
+    bool is_said = !is_part && !is_unread && (order->cum == 0 || position[0] != '\0');
     if (!order->is_told_working || !account->is_up || !is_said)
         return;
     order->is_told_working = false;

@@ -121,6 +121,15 @@ static tw_decimal lots(const struct fix_account *account, const struct fix_order
     return symbol != NULL && fix_lots_of(symbol, units, &volume) ? volume : TW_DECIMAL_UNSET;
 }
 
+/* What has filled, or as what, is not known: the venue is asked again. A fill without the position that it made could
+ * not be closed by anybody. */
+static bool is_unclear(const struct fix_account *account, const struct fix_order *order)
+{
+    bool is_lost = !account->venue->profile.is_netting && order->cum > 0 && order->position_id[0] == '\0' && order->op != TW_OP_CLOSE;
+    bool is_unread = order->has_unread_fill || (order->state == FIX_FILLED && order->cum == 0);
+    return fix_order_is_over(order) && (is_lost || is_unread);
+}
+
 static void ack_from_order(const struct fix_account *account, const struct fix_order *order, struct tw_adapter_call *call)
 {
     struct tw_ack *ack = &call->ack;
@@ -165,9 +174,7 @@ static void ack_from_order(const struct fix_account *account, const struct fix_o
     case FIX_STATE_COUNT:
         break;
     }
-    /* A fill without the position it made: nobody could close it. The venue is asked again. */
-    bool is_lost = !profile->is_netting && order->cum > 0 && order->position_id[0] == '\0' && order->op != TW_OP_CLOSE;
-    if (is_lost && fix_order_is_over(order))
+    if (is_unclear(account, order))
         ack->outcome = TW_OUTCOME_AMBIGUOUS;
 }
 
@@ -193,7 +200,9 @@ static void placing_judge(struct fix_flight *flight)
     ack_from_order(account, order, call);
     struct tw_ack *ack = &call->ack;
     const struct fix_rule *rule = fix_rule_find(&account->venue->profile.refused, order->reject_reason, order->text);
-    if (works) {
+    if (is_unclear(account, order)) {
+        ack->outcome = TW_OUTCOME_AMBIGUOUS;
+    } else if (works) {
         ack->outcome = TW_OUTCOME_DONE;
         order->is_told_working = true;
     } else if (order->state == FIX_REJECTED && order->cum == 0) {
@@ -350,6 +359,13 @@ static void place_go_on(struct fix_flight *flight)
 
 /* ---- F and G: cancel and replace. ---- */
 
+/* Our cancel has ended it, and nothing of it has filled. Else it is NOT_FOUND: the host asks what became of the order,
+ * and closes that. */
+static bool is_cancelled_whole(const struct fix_order *order)
+{
+    return order->state == FIX_CANCELLED && order->cum == 0 && !order->has_unread_fill;
+}
+
 static void changing_judge(struct fix_flight *flight, const struct fix_change *change, const struct fix_report *report)
 {
     struct fix_account *account = flight->account;
@@ -358,10 +374,10 @@ static void changing_judge(struct fix_flight *flight, const struct fix_change *c
     bool is_cancel = call->order.op == TW_OP_CANCEL;
     if (fix_order_is_over(order)) {
         /* Over: by our cancel, or it filled first, and then there is nothing left to change. */
-        bool is_done = is_cancel && order->state == FIX_CANCELLED;
+        bool is_done = is_cancel && is_cancelled_whole(order);
         ack_set(call, is_done ? TW_OUTCOME_DONE : TW_OUTCOME_NOT_FOUND, is_done ? REASON(UNSPECIFIED) : REASON(ALREADY_CLOSED),
                 order->text);
-        if (is_done)
+        if (is_cancel && order->state == FIX_CANCELLED)
             order->is_told_working = false; /* the call tells it */
     } else if (change->is_change_answer && !change->change_refused && !is_cancel) {
         ack_set(call, TW_OUTCOME_DONE, REASON(UNSPECIFIED), order->text);
@@ -416,6 +432,15 @@ static bool is_so_already(const struct fix_order *order, const struct tw_order *
     return price && stop && wanted->expires_wall_ns == -1;
 }
 
+/* A change that is out, and for whose answer nobody waits: it, or the answer, may be lost with its connection. */
+static bool is_given_up(const struct fix_flight *flight)
+{
+    const struct fix_flight *other = flight->account->flights;
+    while (other != NULL && (other == flight || other->kind != FIX_CHANGING || other->order != flight->order))
+        other = other->next;
+    return other == NULL;
+}
+
 static void change_send(struct fix_flight *flight)
 {
     struct fix_account *account = flight->account;
@@ -426,6 +451,8 @@ static void change_send(struct fix_flight *flight)
     struct fix_body body;
     char why[WHY_BYTES] = "a change of it is out already";
     bool is_cancel = wanted->op == TW_OP_CANCEL;
+    if (is_given_up(flight))
+        fix_order_change_give_up(orders, order);
     if (!fix_order_change(orders, order, is_cancel ? FIX_OVERLAY_CANCEL : FIX_OVERLAY_REPLACE, wanted->client_order_id)) {
         flight_refuse(flight, true, why);
         return;
@@ -489,17 +516,20 @@ void fix_execute(void *session, struct tw_adapter_call *call)
 
 /* ---- H: what became of it? ---- */
 
-/* An id that is a cancel's or a replace's, not an order's own. */
-static bool is_of_change(const struct fix_order *order, const char *id)
+/* An id that is a cancel's or a replace's, not an order's own: or after a restart a pending's that was heard of under no
+ * other. */
+static bool is_of_change(const struct fix_order *order, const struct tw_order *asked)
 {
-    return strcmp(order->id, id) != 0;
+    bool is_cancel = asked->op == TW_OP_CANCEL && order->op == TW_OP_PLACE && order->type != TW_ORDER_MARKET;
+    return strcmp(order->id, asked->client_order_id) != 0 || is_cancel;
 }
 
 static void ack_of_change(const struct fix_account *account, const struct fix_order *order, const char *id,
                           struct tw_adapter_call *call)
 {
-    bool is_done = strcmp(order->current_id, id) == 0 || order->state == FIX_CANCELLED;
-    bool is_out = strcmp(order->change_id, id) == 0 && !fix_order_is_over(order);
+    bool is_only_name = strcmp(order->id, id) == 0;
+    bool is_done = (strcmp(order->current_id, id) == 0 && !is_only_name) || is_cancelled_whole(order);
+    bool is_out = (strcmp(order->change_id, id) == 0 || is_only_name) && !fix_order_is_over(order);
     ack_set(call, is_done ? TW_OUTCOME_DONE : is_out ? TW_OUTCOME_AMBIGUOUS : TW_OUTCOME_NOT_FOUND, REASON(UNSPECIFIED),
             order->text);
     snprintf(call->ack.order_id, sizeof call->ack.order_id, "%s", handle_of(account, order));
@@ -507,11 +537,13 @@ static void ack_of_change(const struct fix_account *account, const struct fix_or
 
 static void asking_answer(struct fix_flight *flight)
 {
-    const char *id = flight->call->order.client_order_id;
-    if (is_of_change(flight->order, id))
-        ack_of_change(flight->account, flight->order, id, flight->call);
-    else
+    if (is_of_change(flight->order, &flight->call->order)) {
+        ack_of_change(flight->account, flight->order, flight->call->order.client_order_id, flight->call);
+        if (flight->call->order.op == TW_OP_CANCEL && flight->order->state == FIX_CANCELLED)
+            flight->order->is_told_working = false;
+    } else {
         ack_from_order(flight->account, flight->order, flight->call);
+    }
     if (flight->call->ack.outcome == TW_OUTCOME_ACCEPTED && flight->call->order.op == TW_OP_PLACE)
         flight->order->is_told_working = true;
     flight_land(flight);
@@ -542,7 +574,7 @@ void fix_lookup(void *session, struct tw_adapter_call *call)
         return;
     struct fix_order *order = fix_orders_find(fix_line_orders(account->line), call->order.client_order_id);
     bool asks = account->venue->profile.asks_order;
-    bool is_known = order != NULL && (fix_order_is_over(order) || (!asks && order->state != FIX_SENT));
+    bool is_known = order != NULL && !is_unclear(account, order) && (fix_order_is_over(order) || (!asks && order->state != FIX_SENT));
     if (!asks && !is_known) {
         ack_set(call, TW_OUTCOME_AMBIGUOUS, REASON(BROKER_OTHER), "this venue cannot be asked for an order (35=H)");
         call->done(call);
@@ -665,8 +697,19 @@ void fix_calls_on_picture(struct fix_account *account, struct fix_flight *flight
 
 static void on_absent(struct fix_flight *flight, const struct fix_report *report)
 {
-    ack_set(flight->call, TW_OUTCOME_NOT_FOUND, REASON(UNSPECIFIED), report->text);
+    ack_set(flight->call, flight->was_placing ? TW_OUTCOME_AMBIGUOUS : TW_OUTCOME_NOT_FOUND, REASON(UNSPECIFIED), report->text);
     flight_land(flight);
+}
+
+/* Asked over a later connection than the change went out on, the venue says that none is under way: it never arrived. */
+static void change_look(const struct fix_flight *flight, const struct fix_report *report)
+{
+    struct fix_order *order = flight->order;
+    bool is_asked = order->is_change_cut && strcmp(order->change_id, flight->call->order.client_order_id) == 0;
+    bool is_status = report->exec_type == 'I' && report->ord_status != '\0';
+    bool is_under_way = report->ord_status == '6' || report->ord_status == 'E' || strcmp(report->cl_ord_id, order->change_id) == 0;
+    if (is_asked && is_status && !is_under_way && !fix_order_is_over(order))
+        fix_order_change_give_up(fix_line_orders(flight->account->line), order);
 }
 
 static bool answers_question(const struct fix_flight *flight, const struct fix_report *report, const struct fix_order *order)
@@ -681,7 +724,7 @@ void fix_calls_on_report(struct fix_account *account, const struct fix_report *r
     for (struct fix_flight *flight = account->flights, *next; flight != NULL; flight = next) {
         next = flight->next;
         if (flight->kind == FIX_ASKING && answers_question(flight, report, change->order)) {
-            if (is_unknown && (change->order == NULL || change->order->is_absent)) {
+            if (is_unknown && (change->order == NULL || change->order->is_absent || flight->was_placing)) {
                 on_absent(flight, report);
                 continue;
             }
@@ -690,6 +733,7 @@ void fix_calls_on_report(struct fix_account *account, const struct fix_report *r
             if (flight->order != change->order)
                 flight_watch(flight, change->order);
             change->order->is_ours = true;
+            change_look(flight, report);
             asking_answer(flight);
         } else if (flight->kind == FIX_PLACING && flight->order == change->order && change->order != NULL && !is_unknown) {
             placing_judge(flight);
@@ -705,11 +749,14 @@ bool fix_calls_on_duplicate(struct fix_account *account, struct fix_order *order
     bool is_refusal = report->exec_type == '8' && report->ord_status == '8' && order->state == FIX_SENT;
     if (!is_refusal || rule == NULL || rule->outcome != TW_OUTCOME_AMBIGUOUS)
         return false;
+    order->is_known_there = true;
+    order->is_absent = false;
     for (struct fix_flight *flight = account->flights, *next; flight != NULL; flight = next) {
         next = flight->next;
         if (flight->kind != FIX_PLACING || flight->order != order)
             continue;
         if (account->venue->profile.asks_order) {
+            flight->was_placing = true; /* "no such order" is no answer to it */
             ask(flight); /* within the same call */
         } else {
             ack_set(flight->call, TW_OUTCOME_AMBIGUOUS, rule->reason, report->text);
@@ -729,7 +776,7 @@ void fix_calls_on_unread(struct fix_flight *flight, bool is_session_reject, int 
     enum tw_outcome outcome = is_session_reject ? TW_OUTCOME_REJECTED : rule != NULL ? rule->outcome : TW_OUTCOME_AMBIGUOUS;
     tw_reason reason = rule != NULL ? rule->reason : REASON(BROKER_OTHER);
     if (flight->kind == FIX_ASKING) {
-        bool is_absent = outcome == TW_OUTCOME_NOT_FOUND;
+        bool is_absent = outcome == TW_OUTCOME_NOT_FOUND && !flight->was_placing && (order == NULL || !order->is_known_there);
         if (is_absent && order != NULL && order->state == FIX_SENT)
             order->is_absent = true;
         ack_set(flight->call, is_absent ? TW_OUTCOME_NOT_FOUND : TW_OUTCOME_AMBIGUOUS, reason, text);
@@ -747,6 +794,9 @@ void fix_calls_on_unread(struct fix_flight *flight, bool is_session_reject, int 
 
 void fix_calls_cut(struct fix_account *account, const char *why)
 {
+    for (struct fix_order *order = fix_orders_first(fix_line_orders(account->line)); order != NULL; order = order->older)
+        if (order->owner == account)
+            order->is_change_cut = true;
     while (account->flights != NULL)
         flight_lose(account->flights, REASON(NO_CONNECTION), why);
 }

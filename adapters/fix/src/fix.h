@@ -82,6 +82,7 @@ struct fix_flight {
     struct tw_adapter_call *call;
     enum fix_kind kind;
     struct fix_order *order; /* PLACING: it; CHANGING: what is changed; ASKING: if it is known */
+    bool was_placing;        /* ASKING: the order of this very call, which the venue has called a duplicate */
     uint64_t seq;            /* of the message that is out; 0 = none */
     int64_t limit_mono_ns;
     struct fix_picture picture;

@@ -184,6 +184,7 @@ bool fix_order_change(struct fix_orders *orders, struct fix_order *order, enum f
         return false;
     set_text(order->change_id, sizeof order->change_id, change_id);
     order->overlay = overlay;
+    order->is_change_cut = false;
     return true;
 }
 
@@ -193,6 +194,13 @@ void fix_order_change_undo(struct fix_orders *orders, struct fix_order *order)
         name_remove(orders->by_cl_ord_id, order->change_id, order);
     order->change_id[0] = '\0';
     order->overlay = FIX_OVERLAY_NONE;
+}
+
+void fix_order_change_give_up(struct fix_orders *orders, struct fix_order *order)
+{
+    if (order->change_id[0] != '\0')
+        set_text(order->lost_id, sizeof order->lost_id, order->change_id);
+    fix_order_change_undo(orders, order);
 }
 
 /* Answered: its ClOrdID goes on leading here, for the report that comes twice. */
@@ -294,13 +302,18 @@ static void totals_take(struct fix_order *order, const struct fix_report *report
                         struct fix_change *change)
 {
     bool is_fill = report->exec_type == 'F' || report->exec_type == '1' || report->exec_type == '2';
+    bool is_filled = is_fill || report->ord_status == '1' || report->ord_status == '2' || report->ord_status == 'B';
     if (report->quantity != TW_DECIMAL_UNSET && report->quantity > 0)
         order->quantity = report->quantity;
     if (report->cum == TW_DECIMAL_UNSET) {
+        order->has_unread_fill = order->has_unread_fill || is_filled;
         if (is_fill)
             change->oddity = FIX_ODD_NO_TOTALS;
         return;
     }
+    /* What is replayed with less may be from before it. */
+    if (report->exec_type == 'I' || report->cum > order->cum)
+        order->has_unread_fill = false;
     bool is_change = change->is_correction ? is_fresh && report->cum != order->cum : report->cum > order->cum;
     if (report->cum < order->cum && !change->is_correction && is_fresh)
         change->oddity = FIX_ODD_CUM_BACK;
@@ -390,7 +403,14 @@ static void keep_terms(struct fix_order *order, const struct fix_report *report)
 static void overlay_take(struct fix_orders *orders, struct fix_order *order, const struct fix_report *report,
                          struct fix_change *change)
 {
-    bool is_replaced = report->exec_type == '5', is_cancelled = report->exec_type == '4' || report->ord_status == '4';
+    /* The late answer of a change that was given up answers none that is out now. */
+    bool is_of_lost = order->lost_id[0] != '\0' && strcmp(report->cl_ord_id, order->lost_id) == 0 &&
+                      strcmp(order->change_id, order->lost_id) != 0;
+    /* A status that names it by the replace: that has been accepted, and the word of it is lost. */
+    bool is_shown = report->exec_type == 'I' && order->overlay == FIX_OVERLAY_REPLACE && report->cl_ord_id[0] != '\0' &&
+                    strcmp(report->cl_ord_id, order->change_id) == 0 && report->ord_status != 'E' && report->ord_status != '6';
+    bool is_replaced = report->exec_type == '5' || is_shown;
+    bool is_cancelled = report->exec_type == '4' || report->ord_status == '4';
     change->overlay_was = order->overlay;
     if (is_replaced) {
         change->is_unsolicited = order->overlay != FIX_OVERLAY_REPLACE;
@@ -399,7 +419,7 @@ static void overlay_take(struct fix_orders *orders, struct fix_order *order, con
                 (void)name_add(orders->by_cl_ord_id, report->cl_ord_id, order);
             set_text(order->current_id, sizeof order->current_id, report->cl_ord_id);
         }
-        if (order->overlay == FIX_OVERLAY_REPLACE)
+        if (order->overlay == FIX_OVERLAY_REPLACE && !is_of_lost)
             change_end(order, change);
     } else if (is_cancelled && change->is_over) {
         change->is_unsolicited = order->overlay != FIX_OVERLAY_CANCEL;
@@ -414,7 +434,7 @@ bool fix_orders_report(struct fix_orders *orders, const struct fix_report *repor
     struct fix_order *order = order_of(orders, report);
     if (fix_report_is_unknown_order(report)) {
         /* Of one that has been heard of before this says nothing. */
-        if (order != NULL && order->state == FIX_SENT)
+        if (order != NULL && order->state == FIX_SENT && !order->is_known_there)
             order->is_absent = true;
         ret->order = order;
         return true;

@@ -41,6 +41,7 @@ struct fix_order {
     char id[FIX_ID_BYTES];         /* ours: the first ClOrdID, under which everybody knows it */
     char current_id[FIX_ID_BYTES]; /* the last ClOrdID that the venue has accepted: 41 of a change */
     char change_id[FIX_ID_BYTES];  /* the ClOrdID of the cancel or replace that is out; "" = none */
+    char lost_id[FIX_ID_BYTES];    /* of the last one that was given up without an answer */
     char order_id[FIX_ID_BYTES];   /* the venue's; "" = not said yet */
     char position_id[FIX_ID_BYTES];
     char symbol[TW_SYMBOL_BYTES]; /* the venue's name */
@@ -51,6 +52,9 @@ struct fix_order {
     enum fix_overlay overlay;
     bool is_ours;     /* sent by this adapter, in this life or an earlier one */
     bool is_absent;   /* the venue has said that it knows no such order */
+    bool is_known_there;  /* it has refused another one as this one's duplicate: it has it, whatever it says */
+    bool has_unread_fill; /* a fill without a CumQty, and no total since */
+    bool is_change_cut;   /* the connection over which the change went is gone; the caller's */
     bool names_position; /* it was sent for a position that was there */
     uint32_t attempt;
     tw_decimal quantity, cum, leaves, average;
@@ -88,6 +92,8 @@ bool fix_order_change(struct fix_orders *orders, struct fix_order *order, enum f
                       const char *change_id);
 /* It never left, or the venue's session has refused it. */
 void fix_order_change_undo(struct fix_orders *orders, struct fix_order *order);
+/* Nobody waits for it any more: another may go out. Should it be answered after all, the order is as that says. */
+void fix_order_change_give_up(struct fix_orders *orders, struct fix_order *order);
 
 bool fix_order_is_over(const struct fix_order *order);
 
