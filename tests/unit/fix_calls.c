@@ -512,6 +512,22 @@ Test(fix_calls, a_fill_whose_total_cannot_be_read_is_asked_for)
     cr_expect_eq(call.ack.filled_volume, UNITS(10));
 }
 
+Test(fix_calls, an_end_whose_total_cannot_be_read_is_no_requote)
+{
+    static struct tw_adapter_call call;
+    begin("net");
+    execute(&call, TW_OP_OPEN, "o", "");
+    say("o", "", '4', '4', -1);
+    cr_assert_eq(n_done, 1);
+    cr_expect_eq(call.ack.outcome, TW_OUTCOME_AMBIGUOUS, "outcome %d", call.ack.outcome);
+
+    lookup(&call, TW_OP_OPEN, "o");
+    say("o", "", 'I', '4', 4);
+
+    cr_assert_eq(n_done, 1);
+    cr_expect_eq(call.ack.outcome, TW_OUTCOME_PARTIAL);
+}
+
 Test(fix_calls, an_unread_fill_before_the_end_is_no_requote)
 {
     static struct tw_adapter_call call;

@@ -302,11 +302,11 @@ static void totals_take(struct fix_order *order, const struct fix_report *report
                         struct fix_change *change)
 {
     bool is_fill = report->exec_type == 'F' || report->exec_type == '1' || report->exec_type == '2';
-    bool is_filled = is_fill || report->ord_status == '1' || report->ord_status == '2' || report->ord_status == 'B';
+    bool may_have_filled = is_fill || (report->ord_status != '\0' && strchr("12B34C", report->ord_status) != NULL);
     if (report->quantity != TW_DECIMAL_UNSET && report->quantity > 0)
         order->quantity = report->quantity;
     if (report->cum == TW_DECIMAL_UNSET) {
-        order->has_unread_fill = order->has_unread_fill || is_filled;
+        order->has_unread_fill = order->has_unread_fill || may_have_filled;
         if (is_fill)
             change->oddity = FIX_ODD_NO_TOTALS;
         return;

@@ -53,7 +53,7 @@ struct fix_order {
     bool is_ours;     /* sent by this adapter, in this life or an earlier one */
     bool is_absent;   /* the venue has said that it knows no such order */
     bool is_known_there;  /* it has refused another one as this one's duplicate: it has it, whatever it says */
-    bool has_unread_fill; /* a fill without a CumQty, and no total since */
+    bool has_unread_fill; /* a fill, or an end that is no refusal, without a CumQty, and no total since */
     bool is_change_cut;   /* the connection over which the change went is gone; the caller's */
     bool names_position; /* it was sent for a position that was there */
     uint32_t attempt;
