@@ -33,9 +33,14 @@ static void process_prepare(const struct tw_cli_plugin_host *wanted, sigset_t *r
         prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigemptyset(ret_signals);
     sigaddset(ret_signals, SIGTERM);
-    sigaddset(ret_signals, SIGINT);
+    if (wanted->parent == 0)
+        sigaddset(ret_signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, ret_signals, NULL); /* every thread to come inherits it */
     signal(SIGPIPE, SIG_IGN);
+    if (wanted->parent != 0) { /* what is meant for the server, and reaches its group: it ends its hosts itself, as the last */
+        signal(SIGHUP, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
+    }
     umask(0077); /* who can open the socket can trade */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

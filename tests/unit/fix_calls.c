@@ -539,3 +539,53 @@ Test(fix_calls, an_unread_fill_before_the_end_is_no_requote)
     cr_assert_eq(n_done, 1);
     cr_expect_eq(call.ack.outcome, TW_OUTCOME_AMBIGUOUS, "outcome %d", call.ack.outcome);
 }
+
+/* ---- Whose a report is, and what is known after some were lost. ---- */
+
+Test(fix_calls, what_was_held_is_not_certain_once_reports_were_lost)
+{
+    begin("net");
+    account->is_stale = false;
+    fix_account_on_missed(account);
+    cr_expect(account->is_stale);
+
+    account->is_stale = false;
+    fix_account_on_line(account, false, "cut");
+    cr_expect(account->is_stale);
+}
+
+Test(fix_calls, an_execution_of_another_account_is_not_booked_to_the_only_one)
+{
+    begin("net");
+    struct fix_report told = report("theirs", "", 'F', '2', 10);
+    snprintf(told.account, sizeof told.account, "2");
+    fix_accounts_on_execution(&line, &told);
+    cr_assert_not_null(fix_orders_find(line.orders, "theirs"));
+    cr_expect_null(fix_orders_find(line.orders, "theirs")->owner);
+
+    told = report("ours", "", 'F', '2', 10);
+    snprintf(told.order_id, sizeof told.order_id, "W");
+    fix_accounts_on_execution(&line, &told);
+    cr_expect_eq(fix_orders_find(line.orders, "ours")->owner, account, "none is named: it can only be this one");
+}
+
+Test(fix_calls, an_answer_that_names_no_account_is_that_of_who_asks)
+{
+    static struct tw_adapter_call call;
+    begin("net");
+    static struct fix_account other;
+    other = *account;
+    other.flights = NULL;
+    other.next = NULL;
+    snprintf(other.settings.account, sizeof other.settings.account, "2");
+    account->next = &other;
+
+    lookup(&call, TW_OP_OPEN, "q"); /* after a start: nobody has heard of it */
+    cr_assert_eq(n_done, 0);
+    say("q", "", 'I', '2', 10);
+
+    account->next = NULL;
+    cr_assert_eq(n_done, 1);
+    cr_expect_eq(call.ack.outcome, TW_OUTCOME_DONE, "outcome %d", call.ack.outcome);
+    cr_expect_eq(call.ack.filled_volume, UNITS(10));
+}

@@ -130,6 +130,20 @@ Test(fix_hear, positions_have_a_side)
     struct fix_heard both = hear("generic44", "AP", "710=Q|55=1|704=100|705=30|727=1|");
     cr_expect_eq(both.report.side, TW_BUY);
     cr_expect_eq(both.report.quantity, 70 * TW_DECIMAL_ONE);
+    cr_expect_eq(hear("generic44", "AP", "710=Q|55=1|705=0|727=1|").report.quantity, 0, "one side that is nothing is told");
+}
+
+/* Taken for nothing, they had closed our books while the position was open. */
+Test(fix_hear, positions_that_cannot_be_read_are_not_nothing)
+{
+    static const char *const unread[] = {
+        "710=Q|55=1|727=1|",
+        "710=Q|55=1|704=1e5|705=0|727=1|",
+        "710=Q|55=1|704=0|705=0.000000001|727=1|",
+        "710=Q|55=1|702=2|703=SOD|704=0|703=TQ|704=100|727=1|",
+    };
+    for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++)
+        cr_expect_eq(hear("generic44", "AP", unread[i]).report.quantity, TW_DECIMAL_UNSET, "%s", unread[i]);
 }
 
 Test(fix_hear, refusals_name_what_they_refuse)

@@ -127,6 +127,7 @@ void fix_account_on_line(struct fix_account *account, bool is_up, const char *wh
     (void)tw_timer_stop(account->adapter->reactor, &account->start_timer);
     fix_picture_clear(&account->start);
     account->has_orders = false; /* what is told while nobody listens is not known */
+    account->is_stale = true;
     fix_calls_cut(account, why);
     fix_account_tell(account, false, why);
 }
@@ -134,6 +135,7 @@ void fix_account_on_line(struct fix_account *account, bool is_up, const char *wh
 void fix_account_on_missed(struct fix_account *account)
 {
     account->has_orders = false;
+    account->is_stale = true;
     if (account->is_up && !account->is_starting)
         start_begin(account);
 }
@@ -148,11 +150,16 @@ static struct fix_account *account_of(struct fix_line *line, const struct fix_re
     struct fix_account *account = first;
     while (account != NULL && (report->account[0] == '\0' || strcmp(account->settings.account, report->account) != 0))
         account = account->next;
-    if (account == NULL && first != NULL && first->next == NULL)
+    bool is_named = report->account[0] != '\0' && first != NULL && !first->venue->profile.is_one_account;
+    if (account == NULL && first != NULL && first->next == NULL && !is_named)
         account = first; /* the only one */
     if (account == NULL && report->request_id[0] != '\0') /* of a question, which only one has asked */
         for (account = first; account != NULL; account = account->next)
             if (strcmp(account->start.orders_id, report->request_id) == 0)
+                break;
+    if (account == NULL && report->account[0] == '\0') /* after a start nobody knows whose an order was but who asks for it */
+        for (account = first; account != NULL; account = account->next)
+            if (fix_calls_ask_for(account, report->cl_ord_id))
                 break;
     if (order != NULL)
         order->owner = account;

@@ -718,6 +718,14 @@ static bool answers_question(const struct fix_flight *flight, const struct fix_r
     return (order != NULL && flight->order == order) || strcmp(report->cl_ord_id, id) == 0;
 }
 
+bool fix_calls_ask_for(const struct fix_account *account, const char *cl_ord_id)
+{
+    for (const struct fix_flight *flight = account->flights; flight != NULL; flight = flight->next)
+        if (flight->kind == FIX_ASKING && strcmp(flight->call->order.client_order_id, cl_ord_id) == 0)
+            return true;
+    return false;
+}
+
 void fix_calls_on_report(struct fix_account *account, const struct fix_report *report, const struct fix_change *change)
 {
     bool is_unknown = fix_report_is_unknown_order(report);

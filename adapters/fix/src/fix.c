@@ -156,7 +156,7 @@ static void capabilities_of(const struct fix_settings *settings, struct tw_capab
         .blocking = false,
         .netting = profile->is_netting,
         .query_by_id = profile->asks_order,
-        .not_found_is_final = profile->asks_order,
+        .not_found_is_final = profile->asks_order && profile->refuses_duplicates, /* else what comes late comes twice */
         .reduce_only = profile->is_netting && profile->asks_positions, /* the position is looked at first */
         .max_parallel = TW_PARALLEL_MAX,
         .call_timeout_ms = (uint32_t)(settings->call_timeout_ns / TW_NS_PER_MS),

@@ -146,6 +146,24 @@ static void hear_order(const struct fix_profile *profile, const struct reading *
     report->is_last = char_of(r, 912) == 'Y';
 }
 
+/* There is a number, and it cannot be taken as it is. */
+static bool is_unreadable(const struct reading *r, uint32_t tag)
+{
+    size_t n = 0;
+    return r->value(r->message, tag, &n) != NULL && decimal_of(r, tag) == TW_DECIMAL_UNSET;
+}
+
+/* Both sides at once are netted: what is left of them is what there is. Unset: not told, or not to be read. */
+static tw_decimal units_of(const struct reading *r, tw_decimal bought, tw_decimal sold)
+{
+    int groups = int_of(r, 702); /* the values of one group alone are read */
+    bool is_told = (bought != TW_DECIMAL_UNSET || sold != TW_DECIMAL_UNSET) && (groups == FIX_NO_CODE || groups <= 1);
+    if (!is_told || is_unreadable(r, 704) || is_unreadable(r, 705))
+        return TW_DECIMAL_UNSET;
+    tw_decimal more = bought == TW_DECIMAL_UNSET ? 0 : bought, less = sold == TW_DECIMAL_UNSET ? 0 : sold;
+    return more > less ? more - less : less - more;
+}
+
 static void hear_position(const struct fix_profile *profile, const struct reading *r, bool is_acknowledgement,
                           struct fix_report *report)
 {
@@ -160,8 +178,7 @@ static void hear_position(const struct fix_profile *profile, const struct readin
         take_text(r, profile->label_tag, report->label, sizeof report->label);
     take_words(r, 58, report->text, sizeof report->text);
     report->side = is_short && (!is_long || sold > bought) ? TW_SELL : TW_BUY;
-    /* Both at once are netted: what is left of them is what there is. */
-    report->quantity = is_long && is_short ? (sold > bought ? sold - bought : bought - sold) : is_short ? sold : bought;
+    report->quantity = units_of(r, bought, sold);
     report->average = decimal_of(r, 730);
     report->total = int_of(r, 727);
     report->result = int_of(r, 728);

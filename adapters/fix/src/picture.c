@@ -152,7 +152,11 @@ bool fix_picture_on_position(struct fix_account *account, struct fix_picture *pi
     if (report->exec_type == 'O') /* the acknowledgement: what it announces is still to come */
         return true;
     picture->positions_got++;
-    if (report->quantity != TW_DECIMAL_UNSET && report->quantity > 0) {
+    if (report->quantity == TW_DECIMAL_UNSET) {
+        picture->has_failed = true; /* what cannot be read is not nothing */
+        return true;
+    }
+    if (report->quantity > 0) {
         struct fix_position *position = position_add(&picture->positions);
         if (position == NULL) {
             picture->has_failed = true;

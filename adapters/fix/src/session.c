@@ -594,6 +594,10 @@ static void on_reset_logon(struct fix_session *session, struct fix_now now, stru
 {
     if (session->phase != FIX_UP || !reset_is_followed(session, now, ret))
         return;
+    uint64_t last = session->n_held > 0 ? session->held[session->n_held - 1].seq : 0;
+    last = last > session->gap_high ? last : session->gap_high;
+    if (last >= session->next_in)
+        missed(session->next_in, last, ret); /* what waited, and what it waited for, comes no more */
     held_clear(session);
     session->gap_high = 0;
     renumber(session, 1, 1, ret);
@@ -1006,6 +1010,7 @@ tw_status fix_session_send(struct fix_session *session, struct fix_now now, cons
     fix_writer_fields(&writer, body, n);
     if (!out_end(session, now, ret, &writer, type, true))
         return tw_error_set(error, TW_INVALID, "a field of a message (35=%.8s) is empty, no field, or one of the session's", type);
+    session->may_reset = false; /* until it is known again that nothing is on its way */
     return TW_OK;
 }
 

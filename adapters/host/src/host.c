@@ -69,8 +69,9 @@ static const struct tw_wire_method methods[] = {
 static tw_status parts_start(struct tw_host *host, struct tw_error *error)
 {
     enum { QUESTIONS_PARALLEL = 4, STREAMS_MAX = 100000 };
+    const uint32_t most = host->options.threads_max; /* 0 = the executor's own */
     const struct tw_executor_options executor = {
-        .threads_ready = TW_THREADS_ROUND,
+        .threads_ready = most > 0 && most < TW_THREADS_ROUND ? most : TW_THREADS_ROUND,
         .threads_max = host->options.threads_max,
         .threads_lost_max = host->options.threads_lost_max,
         .pinned = host->options.pinned,
@@ -108,6 +109,19 @@ tw_status tw_host_start(const struct tw_host_options *options, struct tw_host **
     return TW_OK;
 }
 
+/* An order that the adapter has kept beyond its time and the account's settle time. Under host->lock. */
+static bool has_overdue(const struct tw_host *host)
+{
+    int64_t now_ns = tw_mono_ns();
+    bool is_overdue = false;
+    for (struct guest *guest = host->guests; guest != NULL && !is_overdue; guest = guest->next) {
+        pthread_mutex_lock(&guest->lock);
+        is_overdue = memory_is_overdue(&guest->memory, now_ns, (int64_t)guest->can.settle_ms * TW_NS_PER_MS);
+        pthread_mutex_unlock(&guest->lock);
+    }
+    return is_overdue;
+}
+
 const char *tw_host_is_worn(struct tw_host *host)
 {
     struct tw_executor_status status;
@@ -117,11 +131,14 @@ const char *tw_host_is_worn(struct tw_host *host)
     pthread_mutex_lock(&host->lock);
     for (const struct guest *guest = host->guests; guest != NULL && !is_blocked; guest = guest->next)
         is_blocked = tw_lane_is_blocked(guest->lane);
+    bool is_overdue = status.threads_lost > 0 && has_overdue(host);
     pthread_mutex_unlock(&host->lock);
     if (tw_lane_is_blocked(host->questions))
         return "it does not come back from a question about settings";
     if (is_blocked)
         return "an account's calls do not come back, one after the other";
+    if (is_overdue)
+        return "an order does not come back: only the end of this process proves that it goes out no more";
     return status.threads_lost >= lost_max ? "too many calls do not come back" : NULL;
 }
 

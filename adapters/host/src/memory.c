@@ -29,6 +29,22 @@ struct memo *memory_find_latest(const struct memory *memory, const char *client_
     return latest;
 }
 
+bool memory_is_out(const struct memory *memory, const char *client_order_id)
+{
+    const struct memo *memo = *bucket_of(memory, client_order_id);
+    while (memo != NULL && (!memo->is_out || strcmp(memo->client_order_id, client_order_id) != 0))
+        memo = memo->next_in_bucket;
+    return memo != NULL;
+}
+
+bool memory_is_overdue(const struct memory *memory, int64_t now_mono_ns, int64_t beyond_ns)
+{
+    const struct memo *memo = memory->oldest;
+    while (memo != NULL && (!memo->is_out || now_mono_ns - memo->limit_mono_ns <= beyond_ns))
+        memo = memo->next_in_time;
+    return memo != NULL;
+}
+
 void memory_remove(struct memory *memory, struct memo *memo)
 {
     struct memo **at = bucket_of(memory, memo->client_order_id), *before = NULL;
@@ -49,8 +65,11 @@ struct memo *memory_begin(struct memory *memory, const struct tw_order *order, i
     struct memo *memo = calloc(1, sizeof *memo);
     if (memo == NULL)
         return NULL;
-    if (memory->n >= MEMORY_MAX && !memory->oldest->is_out)
-        memory_remove(memory, memory->oldest);
+    struct memo *over = memory->n >= MEMORY_MAX ? memory->oldest : NULL;
+    while (over != NULL && over->is_out)
+        over = over->next_in_time;
+    if (over != NULL)
+        memory_remove(memory, over);
     memcpy(memo->client_order_id, order->client_order_id, sizeof memo->client_order_id);
     memo->attempt = order->attempt;
     memo->op = order->op;

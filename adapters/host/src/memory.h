@@ -13,7 +13,7 @@ struct memo {
     uint32_t attempt;
     enum tw_order_op op;
     bool is_out;              /* the adapter has not answered */
-    int64_t limit_mono_ns;    /* then it is late, and given up */
+    int64_t limit_mono_ns;    /* then it is late: who asked has been told so, and the adapter may still carry it out */
     struct tw_ack ack;
 };
 
@@ -27,6 +27,10 @@ struct memory {
 struct memo *memory_find(const struct memory *memory, const char *client_order_id, uint32_t attempt);
 /* Of the id, whichever attempt: the latest. */
 struct memo *memory_find_latest(const struct memory *memory, const char *client_order_id);
+/* Of the id, whichever attempt: the adapter has one, and has not answered. */
+bool memory_is_out(const struct memory *memory, const char *client_order_id);
+/* An order has been out for so long beyond its time. Walks all there are. */
+bool memory_is_overdue(const struct memory *memory, int64_t now_mono_ns, int64_t beyond_ns);
 /* NULL: no memory. */
 struct memo *memory_begin(struct memory *memory, const struct tw_order *order, int64_t limit_mono_ns);
 void memory_remove(struct memory *memory, struct memo *memo);

@@ -88,12 +88,13 @@ static bool memo_repeat(struct guest *guest, const struct tw_order *order, struc
     return true;
 }
 
-/* A question about an order that was given here. True: it is on its way, and nobody can say. */
+/* A question about an order that was given here. True: it is on its way, and nobody can say: however late it is, while the
+ * adapter has it it may still go out, so that "not found" proves nothing. What never comes back ends with the process
+ * (tw_host_is_worn()). */
 static bool memo_is_out(struct guest *guest, const char *client_order_id)
 {
     pthread_mutex_lock(&guest->lock);
-    const struct memo *memo = memory_find_latest(&guest->memory, client_order_id);
-    bool is_out = memo != NULL && memo->is_out && tw_mono_ns() < memo->limit_mono_ns;
+    bool is_out = memory_is_out(&guest->memory, client_order_id);
     pthread_mutex_unlock(&guest->lock);
     return is_out;
 }

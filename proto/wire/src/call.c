@@ -454,8 +454,7 @@ static bool must_wait(struct tw_call *call, grpc_byte_buffer *buffer)
 void wire_call_on_turn(struct tw_call *call)
 {
     grpc_byte_buffer *buffer = call->message;
-    if (call->phase == CALL_OVER)
-        return; /* its client has gone away meanwhile */
+    assert(call->phase != CALL_OVER);
     call->message = NULL;
     if (call->phase == CALL_OPEN && !call->is_closed && !call->is_half_closed)
         message_take(call, buffer);

@@ -398,11 +398,17 @@ static bool is_turn_due(struct wire_queue *queue, bool has_completed)
 /* Who waits with a message is served when nothing else has come, and after so many completions in any case. */
 static void turn_run(struct wire_queue *queue)
 {
-    struct turn *turn = turns_take(&queue->turns);
+    struct tw_call *call = NULL;
     queue->since_turn = queue->looks = 0;
-    if (turn == NULL)
+    for (struct turn *turn; call == NULL && (turn = turns_take(&queue->turns)) != NULL;) {
+        call = (struct tw_call *)((char *)turn - offsetof(struct tw_call, turn));
+        if (call->phase == CALL_OVER) { /* its client has gone away meanwhile: no turn is spent on that */
+            tw_call_unref(call);
+            call = NULL;
+        }
+    }
+    if (call == NULL)
         return;
-    struct tw_call *call = (struct tw_call *)((char *)turn - offsetof(struct tw_call, turn));
     grpc_completion_queue_thread_local_cache_init(queue->core);
     wire_call_on_turn(call);
     tw_call_unref(call);
