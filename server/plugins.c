@@ -28,6 +28,7 @@ struct plugin {
 struct plugins {
     struct plugin list[TW_PLUGIN_ENTRIES_MAX];
     size_t n;
+    struct tw_plugin_list all;
     struct tw_plugin_entry local_entries[TW_PLUGIN_ENTRIES_MAX], hosted_entries[TW_PLUGIN_ENTRIES_MAX];
     struct tw_plugin_list local_list;
     size_t n_hosted;
@@ -59,7 +60,8 @@ static void plugins_close(void *adapter)
 
 static void list_divide(struct plugins *plugins, const struct tw_plugin_list *list)
 {
-    for (size_t i = 0; i < list->n && i < TW_PLUGIN_ENTRIES_MAX; i++) {
+    plugins->all = (struct tw_plugin_list){list->entries, list->n < TW_PLUGIN_ENTRIES_MAX ? list->n : TW_PLUGIN_ENTRIES_MAX};
+    for (size_t i = 0; i < plugins->all.n; i++) {
         const struct tw_plugin_entry *entry = &list->entries[i];
         plugins->list[plugins->n++] = (struct plugin){.entry = entry, .host = plugins->n_hosted};
         if (entry->in_process)
@@ -127,24 +129,13 @@ void tw_plugins_quiet(void *adapter)
 
 /* ---- Which, and how ---- */
 
-/* "plugin:NAME"; "plugin" where there is one only. */
-static tw_status plugin_find(const struct plugins *plugins, const char *adapter, const struct plugin **ret, struct tw_error *error)
+static tw_status plugin_find(struct plugins *plugins, const char *adapter, struct plugin **ret, struct tw_error *error)
 {
-    const char *colon = strchr(adapter, ':');
-    char known[256] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < plugins->n; i++) {
-        const char *name = plugins->list[i].entry->name;
-        if (colon != NULL ? strcmp(name, colon + 1) == 0 : plugins->n == 1) {
-            *ret = &plugins->list[i];
-            return TW_OK;
-        }
-        if (used < sizeof known)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", name);
-    }
-    if (plugins->n == 0)
-        return tw_error_set(error, TW_INVALID, "adapter is \"%.80s\", but the server's configuration names no plugins", adapter);
-    return tw_error_set(error, TW_INVALID, "adapter is \"%.80s\", expected plugin: and one of %s", adapter, known);
+    size_t index;
+    tw_status status = tw_plugin_find(&plugins->all, adapter, &index, error);
+    if (status == TW_OK)
+        *ret = &plugins->list[index];
+    return status;
 }
 
 /* "250ms", "2s" in ms; `otherwise` for what is no time: whoever checks it says so. */
@@ -257,8 +248,8 @@ static tw_status hosted_check(const struct plugin *plugin, const struct tw_sessi
 
 static tw_status plugins_check(void *adapter, const struct tw_session_options *options, char *ret_key, struct tw_error *error)
 {
-    const struct plugins *plugins = adapter;
-    const struct plugin *plugin;
+    struct plugins *plugins = adapter;
+    struct plugin *plugin;
     struct hosted hosted;
     char name[64];
     tw_status status = plugin_find(plugins, options->adapter, &plugin, error);
@@ -290,8 +281,8 @@ static tw_status hosted_open(const struct plugins *plugins, const struct plugin 
 static tw_status plugins_session_open(void *adapter, const struct tw_session_options *options, void **ret_session,
                                       struct tw_error *error)
 {
-    const struct plugins *plugins = adapter;
-    const struct plugin *plugin;
+    struct plugins *plugins = adapter;
+    struct plugin *plugin;
     char name[64];
     tw_status status = plugin_find(plugins, options->adapter, &plugin, error);
     if (status != TW_OK)

@@ -6,41 +6,16 @@ takes one call at a time gets them one by one. What it says is not believed wher
 up. A call that never comes back costs a thread and holds up nobody else. What is loaded is what the configuration says.
 """
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
-from blackbox import CONFIG, Fleet, prove, wait_until  # noqa: E402
-
-
-def libraries(program):
-    return os.path.join(os.path.dirname(os.path.abspath(program)), "plugins")
-
-
-def configuration(program, *names):
-    return CONFIG + "plugins:\n" + "".join("  %s: {library: %s/%s.so, in_process: true}\n" % (name, libraries(program), name)
-                                           for name in names)
-
-
-def create(fleet, follower_id, adapter, **config):
-    fleet.ids.append(follower_id)
-    fleet.number += 1
-    fleet.create(follower_id, adapter=adapter, config=config)
-
-
-def states(fleet, answer, *followers):
-    return [fleet.state(copy) for copy in answer.copies if not followers or copy.follower_id in followers]
-
-
-def drifts(fleet):
-    """What a follower's broker holds otherwise than is believed."""
-    return sum(len(fleet.client.ask("CopyService/CompareFollower", follower_id=follower_id).drifts)
-               for follower_id in fleet.ids)
+from blackbox import Fleet, prove, wait_until  # noqa: E402
+from plugins import configuration, create, drifts, started, states  # noqa: E402
 
 
 def beside_paper(options, checks):
-    with Fleet(options.program, 2, config=configuration(options.program, "good", "good_session")) as fleet:
+    with Fleet(options.program, 2, config=configuration(options.program, "good", "good_session", in_process=True)) as fleet:
         for index in range(3):
             create(fleet, "P%d" % index, "plugin:good", latency="20ms")
             create(fleet, "S%d" % index, "plugin:good_session", latency="20ms")
@@ -59,7 +34,7 @@ def beside_paper(options, checks):
 
 def not_believed(options, checks):
     for lie in ("more", "code", "overrun", "refused_filled", "done_not_sent"):
-        with Fleet(options.program, 1, config=configuration(options.program, "evil")) as fleet:
+        with Fleet(options.program, 1, config=configuration(options.program, "evil", in_process=True)) as fleet:
             create(fleet, "E", "plugin", does=lie)
             wait_until(fleet.is_connected, 30, "every follower connected")
             answer = fleet.submit(fleet.open("1"))
@@ -76,7 +51,7 @@ def not_believed(options, checks):
 
 def hanging(options, checks, plugin):
     name = "hang in " + plugin
-    with Fleet(options.program, 2, config=configuration(options.program, plugin)) as fleet:
+    with Fleet(options.program, 2, config=configuration(options.program, plugin, in_process=True)) as fleet:
         create(fleet, "E", "plugin", does="hang")
         wait_until(fleet.is_connected, 30, "every follower connected")
         fleet.submit(fleet.open("1"), wait_for="WAIT_FOR_ACCEPTED")
@@ -94,7 +69,7 @@ def hanging(options, checks, plugin):
 
 
 def refused(options, checks):
-    with Fleet(options.program, 1, config=configuration(options.program, "good", "slow130")) as fleet:
+    with Fleet(options.program, 1, config=configuration(options.program, "good", "slow130", in_process=True)) as fleet:
         invalid = "INVALID_ARGUMENT"
         checks.refused("refused: a plugin that nobody named", lambda: create(fleet, "A", "plugin:other"), invalid,
                        "INVALID_FIELD", "follower.adapter_config")
@@ -108,20 +83,10 @@ def refused(options, checks):
                        "INVALID_FIELD", 'follower.adapter_config["sessions"]')
 
 
-def started(program, config):
-    """(exit code, last line) of a server that does not start."""
-    fleet = Fleet(program, 0, config=config)
-    try:
-        ended = subprocess.run(fleet.server.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
-        return ended.returncode, ended.stdout.decode().strip().splitlines()[-1]
-    finally:
-        fleet.server.end()
-
-
 def not_started(options, checks):
     for name, words in (("no_such", "cannot be loaded"), ("good_global", "thread_model is GLOBAL"),
                         ("nothing", "exports no tradewake_plugin_v1")):
-        code, line = started(options.program, configuration(options.program, name))
+        code, line = started(options.program, configuration(options.program, name, in_process=True))
         checks.equal("start: %s ends it" % name, code, 1)
         checks.true("start: %s in words" % name, words in line and name in line, line)
 

@@ -14,41 +14,17 @@ import shutil
 import signal
 import stat
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
-from blackbox import CONFIG, Fleet, prove, wait_until  # noqa: E402
+from blackbox import Fleet, prove, wait_until  # noqa: E402
+from plugins import configuration, create, drifts, started, states  # noqa: E402
 
 FINAL = {"DONE", "REJECTED", "SKIPPED", "EXPIRED", "CANCELLED", "PARTIAL"}
 ORDER_BYTES, ID_AT, ID_BYTES = 312, 80, 40  # struct twp_order, as tests/plugins/sim.c writes it down
-
-
-def libraries(program):
-    return os.path.join(os.path.dirname(os.path.abspath(program)), "plugins")
-
-
-def configuration(program, *names):
-    return CONFIG + "plugins:\n" + "".join("  %s: {library: %s/%s.so}\n" % (name, libraries(program), name) for name in names)
-
-
-def create(fleet, follower_id, adapter, **config):
-    fleet.ids.append(follower_id)
-    fleet.number += 1
-    fleet.create(follower_id, adapter=adapter, config=config)
-
-
-def states(fleet, answer, *followers):
-    return [fleet.state(copy) for copy in answer.copies if not followers or copy.follower_id in followers]
-
-
-def drifts(fleet):
-    """What a follower's broker holds otherwise than is believed."""
-    return sum(len(fleet.client.ask("CopyService/CompareFollower", follower_id=follower_id).drifts)
-               for follower_id in fleet.ids)
 
 
 def pids(fleet, name):
@@ -205,16 +181,6 @@ def alone(options, checks):
         checks.equal("alone: the socket", stat.S_IMODE(os.stat(path).st_mode) & 0o077, 0)
         fleet.server.process.send_signal(signal.SIGKILL)
         checks.true("alone: it ends when the server is killed", wait_until(lambda: not is_there(pid), 20, "its end"))
-
-
-def started(program, config):
-    """(exit code, last line) of a server that does not start."""
-    fleet = Fleet(program, 0, config=config)
-    try:
-        ended = subprocess.run(fleet.server.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
-        return ended.returncode, ended.stdout.decode().strip().splitlines()[-1]
-    finally:
-        fleet.server.end()
 
 
 def not_started(options, checks):

@@ -290,11 +290,7 @@ static char dir[64];
 
 static const char *path(const char *name)
 {
-    static char texts[8][128];
-    static unsigned next;
-    char *text = texts[next++ % 8];
-    snprintf(text, sizeof texts[0], "%s/%s", dir, name);
-    return text;
+    return tls_path(dir, name);
 }
 
 static void files_make(void)

@@ -57,14 +57,10 @@ static const struct tw_wire_method methods[] = {
 /* ---- Certificates ---- */
 
 static char dir[64];
-static char texts[8][128];
 
 static const char *path(const char *name)
 {
-    static unsigned next;
-    char *text = texts[next++ % 8];
-    snprintf(text, sizeof texts[0], "%s/%s", dir, name);
-    return text;
+    return tls_path(dir, name);
 }
 
 static void files_make(void)

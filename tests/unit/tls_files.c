@@ -28,6 +28,15 @@ void tls_dir_remove(const char *dir)
     nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+const char *tls_path(const char *dir, const char *name)
+{
+    static char texts[8][128];
+    static unsigned next;
+    char *text = texts[next++ % 8];
+    snprintf(text, sizeof texts[0], "%s/%s", dir, name);
+    return text;
+}
+
 static void extension_add(X509 *certificate, X509 *issuer, int nid, const char *value)
 {
     X509V3_CTX context;

@@ -13,6 +13,8 @@ struct tls_pair {
 /* A folder of its own for one test; removed with all that is in it. */
 void tls_dir_make(char ret_dir[64]);
 void tls_dir_remove(const char *dir);
+/* DIR/name, in one of a few static places. */
+const char *tls_path(const char *dir, const char *name);
 
 struct tls_pair tls_authority(const char *name);
 

@@ -10,15 +10,10 @@ enum { DAY_S = 86400 };
 #define SERVER_NAMES "DNS:localhost,IP:127.0.0.1"
 
 static char dir[64];
-static char texts[8][128];
 
-/* DIR/name, in one of a few static places. */
 static const char *path(const char *name)
 {
-    static unsigned next;
-    char *text = texts[next++ % 8];
-    snprintf(text, sizeof texts[0], "%s/%s", dir, name);
-    return text;
+    return tls_path(dir, name);
 }
 
 static struct tls_pair ours, others;

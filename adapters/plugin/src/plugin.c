@@ -6,8 +6,8 @@
 
 struct plugins {
     const char *secrets_dir;
-    size_t n;
-    struct library *libraries[];
+    struct tw_plugin_list list;
+    struct library *libraries[]; /* one for each of the list */
 };
 
 static void plugins_close(void *adapter)
@@ -15,15 +15,12 @@ static void plugins_close(void *adapter)
     free(adapter); /* the libraries stay */
 }
 
-static tw_status load_all(struct plugins *plugins, const struct tw_plugin_list *list, struct tw_error *error)
+static tw_status load_all(struct plugins *plugins, struct tw_error *error)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        tw_status status = library_load(&list->entries[i], &plugins->libraries[plugins->n], error);
-        if (status != TW_OK)
-            return status;
-        plugins->n++;
-    }
-    return TW_OK;
+    tw_status status = TW_OK;
+    for (size_t i = 0; i < plugins->list.n && status == TW_OK; i++)
+        status = library_load(&plugins->list.entries[i], &plugins->libraries[i], error);
+    return status;
 }
 
 static tw_status plugins_open(const struct tw_adapter_options *options, void **ret_adapter, struct tw_error *error)
@@ -34,7 +31,8 @@ static tw_status plugins_open(const struct tw_adapter_options *options, void **r
     if (plugins == NULL)
         return tw_error_set(error, TW_NO_MEMORY, "no memory for plugins");
     plugins->secrets_dir = options->secrets_dir;
-    tw_status status = load_all(plugins, list, error);
+    plugins->list = *list;
+    tw_status status = load_all(plugins, error);
     if (status != TW_OK) {
         plugins_close(plugins);
         return status;
@@ -43,25 +41,31 @@ static tw_status plugins_open(const struct tw_adapter_options *options, void **r
     return TW_OK;
 }
 
-/* "plugin:NAME"; "plugin" where there is one only. */
-static tw_status library_find(const struct plugins *plugins, const char *adapter, struct library **ret,
-                              struct tw_error *error)
+tw_status tw_plugin_find(const struct tw_plugin_list *list, const char *adapter, size_t *ret_index, struct tw_error *error)
 {
     const char *colon = strchr(adapter, ':');
     char known[256] = "";
     size_t used = 0;
-    for (size_t i = 0; i < plugins->n; i++) {
-        if (colon != NULL ? strcmp(plugins->libraries[i]->name, colon + 1) == 0 : plugins->n == 1) {
-            *ret = plugins->libraries[i];
+    for (size_t i = 0; i < list->n; i++) {
+        if (colon != NULL ? strcmp(list->entries[i].name, colon + 1) == 0 : list->n == 1) {
+            *ret_index = i;
             return TW_OK;
         }
         if (used < sizeof known)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "",
-                                     plugins->libraries[i]->name);
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", list->entries[i].name);
     }
-    if (plugins->n == 0)
+    if (list->n == 0)
         return tw_error_set(error, TW_INVALID, "adapter is \"%.80s\", but the server's configuration names no plugins", adapter);
     return tw_error_set(error, TW_INVALID, "adapter is \"%.80s\", expected plugin: and one of %s", adapter, known);
+}
+
+static tw_status library_find(const struct plugins *plugins, const char *adapter, struct library **ret, struct tw_error *error)
+{
+    size_t index;
+    tw_status status = tw_plugin_find(&plugins->list, adapter, &index, error);
+    if (status == TW_OK)
+        *ret = plugins->libraries[index];
+    return status;
 }
 
 static tw_status plugins_check(void *adapter, const struct tw_session_options *options, char *ret_key,
@@ -108,8 +112,8 @@ bool tw_plugin_about(void *adapter, const char *name, struct tw_plugin_about *re
                                          [TWP_THREADS_FREE] = "FREE"};
     const struct plugins *plugins = adapter;
     const struct library *library = NULL;
-    for (size_t i = 0; i < plugins->n && library == NULL; i++)
-        if (strcmp(plugins->libraries[i]->name, name) == 0)
+    for (size_t i = 0; i < plugins->list.n && library == NULL; i++)
+        if (strcmp(plugins->list.entries[i].name, name) == 0)
             library = plugins->libraries[i];
     if (library == NULL)
         return false;
@@ -131,7 +135,7 @@ bool tw_plugin_about(void *adapter, const char *name, struct tw_plugin_about *re
 bool tw_plugin_is_stuck(void *adapter)
 {
     const struct plugins *plugins = adapter;
-    for (size_t i = 0; i < plugins->n; i++)
+    for (size_t i = 0; i < plugins->list.n; i++)
         if (library_is_stuck(plugins->libraries[i]))
             return true;
     return false;

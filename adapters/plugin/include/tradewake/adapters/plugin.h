@@ -15,7 +15,7 @@ struct tw_plugin_entry {
                           * taken. False: in a process of its own, which takes all four thread models */
 };
 
-/* tw_adapter_options.own. "plugin" alone is the only entry there is. */
+/* tw_adapter_options.own. The entries and their texts stay. */
 struct tw_plugin_list {
     const struct tw_plugin_entry *entries;
     size_t n;
@@ -32,6 +32,11 @@ struct tw_plugin_about {
 };
 
 extern const struct tw_adapter_ops tw_adapter_plugin;
+
+/* Which one a follower's adapter says: "plugin:NAME", or "plugin" where there is one only. Thread: any.
+ * Fails: TW_INVALID with the names that there are. */
+TW_MUST_CHECK tw_status tw_plugin_find(const struct tw_plugin_list *list, const char *adapter, size_t *ret_index,
+                                       struct tw_error *error);
 
 /* Thread: any. False: there is no such plugin. */
 bool tw_plugin_about(void *adapter, const char *name, struct tw_plugin_about *ret);
