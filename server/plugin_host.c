@@ -86,7 +86,7 @@ static int run(const struct tw_cli_plugin_host *wanted, struct tw_host *host, vo
             return 0;
         if (!has_parent(wanted))
             _exit(EXIT_WORN); /* nobody is left to serve, or to tell */
-        const char *why = tw_plugin_is_stuck(plugin) ? "the library takes one call at a time, and that one does not come back"
+        const char *why = tw_plugin_is_stuck(plugin) ? "orders wait for a call that does not come back: the library takes one at a time"
                                                      : tw_host_is_worn(host);
         if (why == NULL)
             continue;

@@ -139,6 +139,26 @@ def evil(options, checks, does, plugin="evil", events=3):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def deaf(options, checks):
+    """A question for news hangs, in the one session that an account has: its close goes all the same."""
+    folder = tempfile.mkdtemp(prefix="ledger-", dir="/tmp")
+    try:
+        with Fleet(options.program, 0, config=configuration(options.program, "evil_session")) as fleet:
+            create(fleet, "E", "plugin", does="deaf", ledger=folder)
+            wait_until(fleet.is_connected, 30, "the follower connected")
+            checks.equal("deaf: the open", states(fleet, fleet.submit(fleet.open("1"))), ["DONE"])
+            wait_until(lambda: os.path.exists(os.path.join(folder, ".done")), 20, "the question hangs")
+            fleet.submit(fleet.close("1"), wait_for="WAIT_FOR_ACCEPTED")
+            wait_until(fleet.is_idle, 60, "every copy is final")
+            checks.equal("deaf: the close", [fleet.state(copy) for copy in fleet.copies(event_id="close-1")], ["DONE"])
+            checks.equal("deaf: the broker holds nothing more", drifts(fleet), 0)
+            checks.equal("deaf: the process was started again", len(pids(fleet, "evil_session")), 2)
+            once(fleet, checks, "deaf", folder)
+            checks.equal("deaf: the server is well", fleet.server.faults(), None)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def killed(options, checks):
     followers, latency_ms = 4, 60
     dice, folder = random.Random(options.seed), tempfile.mkdtemp(prefix="ledger-", dir="/tmp")
@@ -199,6 +219,7 @@ def main(options, checks):
     all_models(options, checks)
     for wanted in EVERY_DAY + (LONG if options.long else ()):
         evil(options, checks, *wanted)
+    deaf(options, checks)
     killed(options, checks)
     alone(options, checks)
     not_started(options, checks)

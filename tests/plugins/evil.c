@@ -7,6 +7,7 @@
  *   setlocale, mask   changes what is the process's
  *   list          a position of a size that there is not; cut: a list that stops in the middle, and says so
  *   hang, late    comes back never; after nine tenths of a second, whatever the deadline is
+ *   deaf          after the first order a question for quotes comes back never, once in a ledger
  *   abort, crash, exit, kill   of course: after the order was carried out; early: before it was, once in a ledger */
 #define _GNU_SOURCE
 #include "sim.h"
@@ -91,10 +92,10 @@ static int32_t lie(int32_t outcome, struct twp_result *ret)
 }
 
 /* Who does it in every process reaches no order. */
-static int early_begin(void)
+static int is_first_in_ledger(void)
 {
     char path[300];
-    snprintf(path, sizeof path, "%s/.early", ledger);
+    snprintf(path, sizeof path, "%s/.done", ledger);
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     return file >= 0;
 }
@@ -103,7 +104,7 @@ static int32_t evil_execute(struct twp_session *session, const struct twp_order 
 {
     if (order->op != TWP_OP_OPEN || atomic_exchange(&has_opened, 1) != 0)
         return sim_execute(session, order, ret);
-    if (is("early") && early_begin())
+    if (is("early") && is_first_in_ledger())
         abort();
     int32_t outcome = sim_execute(session, order, ret);
     if (is("abort"))
@@ -117,6 +118,13 @@ static int32_t evil_execute(struct twp_session *session, const struct twp_order 
     if (is("hang"))
         hang();
     return lie(outcome, ret);
+}
+
+static int32_t evil_quotes(struct twp_session *session, int64_t deadline_mono_ns, const struct twp_list *list)
+{
+    if (is("deaf") && has_opened && is_first_in_ledger())
+        hang();
+    return sim_quotes(session, deadline_mono_ns, list);
 }
 
 struct passing {
@@ -156,7 +164,7 @@ static const struct twp_api api = {
     .session_close = sim_session_close,
     .account = sim_account,
     .instruments = sim_instruments,
-    .quotes = sim_quotes,
+    .quotes = evil_quotes,
     .positions = evil_positions,
     .orders = sim_orders,
     .execute = evil_execute,

@@ -233,11 +233,35 @@ void library_turn_give(struct library *library)
     pthread_mutex_unlock(&library->gate.lock);
 }
 
+void library_due_add(struct library *library, struct due *due, int64_t call_until_mono_ns)
+{
+    due->mono_ns = call_until_mono_ns + LIBRARY_GRACE_NS;
+    pthread_mutex_lock(&library->dues.lock);
+    due->next = library->dues.first;
+    library->dues.first = due;
+    pthread_mutex_unlock(&library->dues.lock);
+}
+
+void library_due_remove(struct library *library, struct due *due)
+{
+    pthread_mutex_lock(&library->dues.lock);
+    struct due **at = &library->dues.first;
+    while (*at != due)
+        at = &(*at)->next;
+    *at = due->next;
+    pthread_mutex_unlock(&library->dues.lock);
+}
+
 bool library_is_stuck(struct library *library)
 {
+    int64_t now_mono_ns = tw_mono_ns();
     pthread_mutex_lock(&library->gate.lock);
-    bool is_stuck = library->gate.is_taken && tw_mono_ns() > library->gate.due_mono_ns;
+    bool is_stuck = library->gate.is_taken && now_mono_ns > library->gate.due_mono_ns;
     pthread_mutex_unlock(&library->gate.lock);
+    pthread_mutex_lock(&library->dues.lock);
+    for (const struct due *due = library->dues.first; due != NULL && !is_stuck; due = due->next)
+        is_stuck = now_mono_ns > due->mono_ns;
+    pthread_mutex_unlock(&library->dues.lock);
     return is_stuck;
 }
 
@@ -306,12 +330,14 @@ tw_status library_load(const struct tw_plugin_entry *entry, struct library **ret
     snprintf(library->name, sizeof library->name, "%s", entry->name);
     pthread_mutex_init(&library->words.lock, NULL);
     pthread_mutex_init(&library->gate.lock, NULL);
+    pthread_mutex_init(&library->dues.lock, NULL);
     pthread_cond_init(&library->gate.given, NULL);
     library->host = (struct twp_host){.size = sizeof library->host, .abi = TWP_ABI, .ctx = library, .log = on_log, .mono_ns = on_mono_ns};
     tw_status status = load(entry, library, error);
     if (status != TW_OK) {
         pthread_mutex_destroy(&library->words.lock);
         pthread_mutex_destroy(&library->gate.lock);
+        pthread_mutex_destroy(&library->dues.lock);
         pthread_cond_destroy(&library->gate.given);
         free(library->locale);
         free(library);

@@ -15,6 +15,12 @@
 #define LIBRARY_GRACE_NS (1000 * INT64_C(1000000)) /* after its deadline a call is lost, as for the executor */
 enum { WORDS_MAX = 64, WORD_BYTES = 320 };
 
+/* A call that somebody else has to see the end of: who makes it is in it. */
+struct due {
+    struct due *next;
+    int64_t mono_ns; /* when it is over, and lost */
+};
+
 struct library {
     struct library *next; /* all that were ever loaded */
 
@@ -34,6 +40,12 @@ struct library {
         bool is_taken;
         int64_t due_mono_ns; /* when the call in it is over, and lost */
     } gate;
+
+    /* Guarded by dues.lock. */
+    struct {
+        pthread_mutex_t lock;
+        struct due *first;
+    } dues;
 
     /* What it said through its log callback, and what we have to say of it: workers write no log lines, so it waits here
      * for library_words_tell(). Guarded by words.lock, which is held for a copy of one line. */
@@ -65,7 +77,10 @@ void library_words_tell(struct library *library);
  * call_until. False: it did not come until then, and nothing may be called. */
 TW_MUST_CHECK bool library_turn_take(struct library *library, int64_t until_mono_ns, int64_t call_until_mono_ns);
 void library_turn_give(struct library *library);
-/* The call that has the turn is lost: nobody else will ever have it. Thread: any. */
+/* Around a call that orders wait behind, and nobody gives up but library_is_stuck(). *due is the library's until it is removed. */
+void library_due_add(struct library *library, struct due *due, int64_t call_until_mono_ns);
+void library_due_remove(struct library *library, struct due *due);
+/* The call that has the turn, or one that is due, is lost: what waits for it waits for ever. Thread: any. */
 bool library_is_stuck(struct library *library);
 
 /* Around every call into it: what it must not change in our process is as it was. */

@@ -52,6 +52,7 @@ struct session {
     bool is_abandoned;
 
     /* The keeper's alone. */
+    struct due looking; /* the library's, while the keeper looks through a link that orders want */
     int64_t reopen_mono_ns, reopen_pause_ns;
     char why[WHY_BYTES];
 };
@@ -146,7 +147,7 @@ static struct link *link_borrow(struct session *session, int64_t until_mono_ns, 
     if (link != NULL) {
         link->calls++;
         link->taken += !is_free; /* of FREE it takes no order's place */
-        link->due_mono_ns = INT64_MAX; /* if it does not come back, nobody looks */
+        link->due_mono_ns = INT64_MAX; /* the keeper, who would see that it does not come back, is in it */
     }
     pthread_mutex_unlock(&session->lock);
     if (link == NULL || library_turn_take(session->library, is_patient ? until_mono_ns : 0, until_mono_ns))
@@ -558,10 +559,15 @@ static void look(struct session *session)
     if (link == NULL)
         return;
     int32_t outcome = TWP_DONE;
+    bool is_in_the_way = session->calls_max == 1;
+    if (is_in_the_way)
+        library_due_add(session->library, &session->looking, until_mono_ns);
     if (api->events != NULL)
         outcome = list_call(session, link, api->events, until_mono_ns, on_event_item, &taking);
     if (api->quotes != NULL && outcome != TWP_SESSION_LOST)
         outcome = list_call(session, link, api->quotes, until_mono_ns, on_quote_item, &taking);
+    if (is_in_the_way)
+        library_due_remove(session->library, &session->looking);
     link_return(session, link, outcome);
 }
 

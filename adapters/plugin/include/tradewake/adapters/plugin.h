@@ -41,7 +41,8 @@ TW_MUST_CHECK tw_status tw_plugin_find(const struct tw_plugin_list *list, const 
 /* Thread: any. False: there is no such plugin. */
 bool tw_plugin_about(void *adapter, const char *name, struct tw_plugin_about *ret);
 
-/* A library that takes one call at a time is in one that does not come back: nothing of it can be called any more. Thread: any. */
+/* A library that takes one call at a time, in all or of an account, is in one that does not come back, and that nothing takes
+ * the place of: orders wait for it for ever. Thread: any. */
 bool tw_plugin_is_stuck(void *adapter);
 
 #endif
