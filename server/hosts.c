@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,13 @@
 #define AGAIN_NS_MIN     (100 * TW_NS_PER_MS)
 #define AGAIN_NS_MAX     (2 * TW_NS_PER_S)
 #define STEADY_NS        (10 * TW_NS_PER_S) /* one that lived so long has not failed to start */
-#define FIRST_READY_NS   (20 * TW_NS_PER_S)
+#define READY_NS         (20 * TW_NS_PER_S) /* a library that is not loaded by then hangs */
+#define SILENT_NS        (10 * TW_NS_PER_S) /* fifty times what is usual: a busy machine is no reason */
+#define ANSWERING_NS     (2 * TW_NS_PER_S) /* after so long a question is not worth its wait */
 #define END_NS           (2 * TW_NS_PER_S)
 
+/* Of a host's output at a look, in lines' lengths: all that a pipe holds. Its log lines a second: all that a library may say. */
+enum { READS_MAX = 32, LOG_LINES_PER_S = 256 };
 enum { PIPE_LINE_BYTES = 2048, WHY_BYTES = 512, PATH_BYTES = 128 };
 enum state { STATE_DOWN, STATE_STARTING, STATE_READY, STATE_BARRED };
 
@@ -41,11 +46,14 @@ struct host {
 
     /* The thread's. */
     pid_t pid; /* 0 = none */
-    int pipe;  /* -1 = none */
+    int pipe, pulse; /* -1 = none */
+    int64_t looked_mono_ns, silent_ns; /* since a sign of life; while it starts, since it was started */
     int64_t due_mono_ns, again_ns, ready_mono_ns;
     char line[PIPE_LINE_BYTES];
     size_t used;
-    struct tw_log_pace pace;
+    struct tw_log_pace said_pace, log_pace;
+
+    atomic_bool is_answering; /* written by the thread */
 };
 
 struct hosts {
@@ -110,6 +118,8 @@ static void host_ready(struct hosts *hosts, struct host *host, const struct tw_p
     pthread_cond_broadcast(&hosts->changed);
     pthread_mutex_unlock(&hosts->lock);
     host->ready_mono_ns = tw_mono_ns();
+    host->silent_ns = 0;
+    atomic_store(&host->is_answering, !is_other);
     if (is_other) {
         tw_log(TW_LOG_ERROR, "host.changed",
                "plugin=%s why=\"the library says something else of itself than before\" next=\"it stays down\" do=\"start the server anew\"",
@@ -135,11 +145,14 @@ static const char *log_line_parse(const char *line, enum tw_log_level *ret_level
     return line + end;
 }
 
-static void printable(char *text)
+/* Where it is to stand in quotes, plain text without any; else it stays one line, and moves no cursor. */
+static void printable(char *text, bool is_quoted)
 {
     for (char *at = text; *at != '\0'; at++)
-        if ((unsigned char)*at < 0x20 || (unsigned char)*at >= 0x7f || *at == '"')
-            *at = *at == '"' ? '\'' : '?';
+        if ((unsigned char)*at < 0x20 || *at == 0x7f || (is_quoted && (unsigned char)*at >= 0x80))
+            *at = '?';
+        else if (is_quoted && *at == '"')
+            *at = '\'';
 }
 
 static void line_take(struct hosts *hosts, struct host *host, char *line)
@@ -154,29 +167,42 @@ static void line_take(struct hosts *hosts, struct host *host, char *line)
         return;
     }
     const char *words = log_line_parse(line, &level, event);
-    if (words == NULL)
-        printable(line);
+    printable(line, words == NULL);
     if (words == NULL || level == TW_LOG_ERROR)
         snprintf(host->why, sizeof host->why, "%.*s", WHY_BYTES - 1, words != NULL ? words : line);
-    if (words != NULL)
+    if (words != NULL && tw_log_paced_at(&host->log_pace, "plugin.log", LOG_LINES_PER_S))
         tw_log(level, event, "%s", words);
-    else if (tw_log_paced(&host->pace, "plugin.said"))
+    else if (words == NULL && tw_log_paced(&host->said_pace, "plugin.said"))
         tw_log(TW_LOG_INFO, "plugin.said", "adapter=plugin:%s text=\"%.500s\"", host->entry->name, line);
 }
 
-/* Whole lines; one that is too long is taken in pieces. */
+static void pipe_close(int *pipe)
+{
+    if (*pipe >= 0)
+        close(*pipe);
+    *pipe = -1;
+}
+
+/* No text ends before its line. */
+static void zeroes_fill(char *text, size_t size)
+{
+    for (char *zero = memchr(text, '\0', size); zero != NULL; zero = memchr(zero, '\0', size - (size_t)(zero - text)))
+        *zero = '?';
+}
+
+/* Whole lines; one that is too long is taken in pieces. What is left after so much waits for the next look: others have something
+ * to say, too. */
 static void pipe_read(struct hosts *hosts, struct host *host)
 {
-    for (;;) {
+    for (int i = 0; i < READS_MAX; i++) {
         ssize_t got = read(host->pipe, host->line + host->used, sizeof host->line - 1 - host->used);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got == 0) { /* nobody holds the other end any more */
-            close(host->pipe);
-            host->pipe = -1;
-        }
+        if (got == 0) /* nobody holds the other end any more */
+            pipe_close(&host->pipe);
         if (got <= 0)
             return;
+        zeroes_fill(host->line + host->used, (size_t)got);
         host->used += (size_t)got;
         host->line[host->used] = '\0';
         char *at = host->line;
@@ -197,7 +223,7 @@ static void pipe_read(struct hosts *hosts, struct host *host)
 /* ---- Processes ---- */
 
 /* No file of the server's is its, nor what the server does with signals. 0 or an errno. */
-static int process_spawn(const char *program, char *const argv[], int output, pid_t *ret_pid)
+static int process_spawn(const char *program, char *const argv[], int output, int pulse, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -207,7 +233,8 @@ static int process_spawn(const char *program, char *const argv[], int output, pi
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
     posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+    posix_spawn_file_actions_adddup2(&files, pulse, HOSTS_PULSE_FD);
+    posix_spawn_file_actions_addclosefrom_np(&files, HOSTS_PULSE_FD + 1);
     sigemptyset(&none);
     sigfillset(&usual);
     posix_spawnattr_setsigmask(&attributes, &none);
@@ -217,6 +244,30 @@ static int process_spawn(const char *program, char *const argv[], int output, pi
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     return failed;
+}
+
+/* With its output and its pulse to be read here. 0 or an errno. */
+static int process_start(const struct hosts *hosts, struct host *host, char *const argv[])
+{
+    int output[2], pulse[2] = {-1, -1};
+    if (pipe2(output, O_CLOEXEC) != 0)
+        return errno;
+    int failed = pipe2(pulse, O_CLOEXEC | O_NONBLOCK) == 0 ? 0 : errno;
+    if (failed == 0)
+        failed = process_spawn(hosts->options.program, argv, output[1], pulse[1], &host->pid);
+    pipe_close(&output[1]);
+    pipe_close(&pulse[1]);
+    if (failed != 0) {
+        pipe_close(&output[0]);
+        pipe_close(&pulse[0]);
+        return failed;
+    }
+    pipe_close(&host->pipe); /* somebody that the last one left behind may hold its other end */
+    pipe_close(&host->pulse);
+    host->pipe = output[0];
+    host->pulse = pulse[0];
+    (void)fcntl(host->pipe, F_SETFL, O_NONBLOCK);
+    return 0;
 }
 
 static void host_put_off(struct host *host)
@@ -241,7 +292,6 @@ static void host_spawn(struct hosts *hosts, struct host *host)
     static const char *const levels[] = {"debug", "info", "warn", "error", "none"};
     const struct hosts_options *options = &hosts->options;
     char words[11][WORD_BYTES];
-    int ends[2];
     snprintf(words[0], WORD_BYTES, "tradewake");
     snprintf(words[1], WORD_BYTES, "plugin-host");
     snprintf(words[2], WORD_BYTES, "--plugin=%s", host->entry->library);
@@ -257,13 +307,7 @@ static void host_spawn(struct hosts *hosts, struct host *host)
     char *argv[] = {words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8], words[9], words[10], NULL};
     if (options->secrets_dir == NULL || options->secrets_dir[0] == '\0')
         argv[10] = NULL;
-    int failed = pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
-    if (failed == 0) {
-        failed = process_spawn(options->program, argv, ends[1], &host->pid);
-        close(ends[1]);
-        if (failed != 0)
-            close(ends[0]);
-    }
+    int failed = process_start(hosts, host, argv);
     if (failed != 0) {
         host->pid = 0;
         tw_log(TW_LOG_ERROR, "host.not_started", "plugin=%s why=\"%s\"", host->entry->name, strerror(failed));
@@ -271,12 +315,10 @@ static void host_spawn(struct hosts *hosts, struct host *host)
         host_put_off(host);
         return;
     }
-    if (host->pipe >= 0) /* somebody that the last one left behind holds it */
-        close(host->pipe);
-    host->pipe = ends[0];
-    (void)fcntl(host->pipe, F_SETFL, O_NONBLOCK);
     host->used = 0;
     host->state = STATE_STARTING;
+    host->silent_ns = 0;
+    host->looked_mono_ns = tw_mono_ns();
     host->why[0] = '\0';
 }
 
@@ -287,6 +329,7 @@ static void host_ended(struct hosts *hosts, struct host *host, int status)
     if (host->pipe >= 0)
         pipe_read(hosts, host); /* its last words */
     host->pid = 0;
+    atomic_store(&host->is_answering, false);
     if (host->state == STATE_BARRED)
         return;
     bool was_steady = host->state == STATE_READY && tw_mono_ns() - host->ready_mono_ns > STEADY_NS;
@@ -304,6 +347,26 @@ static void host_ended(struct hosts *hosts, struct host *host, int status)
     host_put_off(host);
 }
 
+/* Silence is counted look by look: what stood still together with us is not held against it. */
+static void host_listen(struct host *host)
+{
+    const int64_t look_ns = 2 * LOOK_MS * TW_NS_PER_MS;
+    char beats[256];
+    int64_t now_ns = tw_mono_ns(), since_ns = now_ns - host->looked_mono_ns;
+    host->looked_mono_ns = now_ns;
+    host->silent_ns += since_ns < look_ns ? since_ns : look_ns;
+    if (read(host->pulse, beats, sizeof beats) > 0 && host->state == STATE_READY)
+        host->silent_ns = 0;
+    atomic_store(&host->is_answering, host->state == STATE_READY && host->silent_ns < ANSWERING_NS);
+    if (!host->was_ready || host->silent_ns < (host->state == STATE_STARTING ? READY_NS : SILENT_NS))
+        return; /* of the first start somebody waits, and says what is wrong */
+    tw_log(TW_LOG_ERROR, "host.silent", "plugin=%s pid=%ld why=\"%s\" silent_ms=%lld next=kill", host->entry->name, (long)host->pid,
+           host->state == STATE_STARTING ? "it does not say that it is ready" : "no sign of life",
+           (long long)(host->silent_ns / TW_NS_PER_MS));
+    host->silent_ns = 0;
+    kill(host->pid, SIGKILL);
+}
+
 static void host_look(struct hosts *hosts, struct host *host)
 {
     int status;
@@ -311,6 +374,8 @@ static void host_look(struct hosts *hosts, struct host *host)
         pid_t ended = waitpid(host->pid, &status, WNOHANG);
         if (ended == host->pid)
             host_ended(hosts, host, status);
+        else
+            host_listen(host);
     }
     if (host->pid == 0 && host->state != STATE_BARRED && tw_mono_ns() >= host->due_mono_ns)
         host_spawn(hosts, host);
@@ -416,7 +481,7 @@ static const struct host *first_not_ready(const struct hosts *hosts)
 
 static tw_status ready_await(struct hosts *hosts, struct tw_error *error)
 {
-    int64_t until_ns = tw_mono_ns() + FIRST_READY_NS;
+    int64_t until_ns = tw_mono_ns() + READY_NS;
     const struct timespec until = {until_ns / TW_NS_PER_S, until_ns % TW_NS_PER_S};
     pthread_mutex_lock(&hosts->lock);
     const struct host *host = first_not_ready(hosts);
@@ -453,7 +518,7 @@ tw_status hosts_start(const struct hosts_options *options, struct hosts **ret_ho
     hosts->n = options->n < TW_PLUGIN_ENTRIES_MAX ? options->n : TW_PLUGIN_ENTRIES_MAX;
     for (size_t i = 0; i < hosts->n; i++) {
         hosts->list[i].entry = &options->entries[i];
-        hosts->list[i].pipe = -1;
+        hosts->list[i].pipe = hosts->list[i].pulse = -1;
         hosts->list[i].again_ns = AGAIN_NS_MIN;
     }
     pthread_mutex_init(&hosts->lock, NULL);
@@ -489,8 +554,8 @@ void hosts_stop(struct hosts *hosts)
         pthread_join(hosts->thread, NULL);
     }
     for (size_t i = 0; i < hosts->n; i++) {
-        if (hosts->list[i].pipe >= 0)
-            close(hosts->list[i].pipe);
+        pipe_close(&hosts->list[i].pipe);
+        pipe_close(&hosts->list[i].pulse);
         if (hosts->list[i].address[0] != '\0')
             unlink(hosts->list[i].address + strlen("unix:"));
     }
@@ -511,4 +576,9 @@ const char *hosts_address(const struct hosts *hosts, size_t index)
 const struct tw_plugin_about *hosts_about(const struct hosts *hosts, size_t index)
 {
     return &hosts->list[index].about; /* its first word stands */
+}
+
+bool hosts_is_answering(const struct hosts *hosts, size_t index)
+{
+    return atomic_load(&hosts->list[index].is_answering);
 }

@@ -5,7 +5,8 @@
  *
  * A host that ends is started again after 100 ms, doubling to 2 s; what it had in its hands comes back AMBIGUOUS over the
  * connection that broke. What a library promises is fixed by its first ready line: one that says otherwise when it is
- * started again was replaced on the disk, and is kept down until the server is started anew. */
+ * started again was replaced on the disk, and is kept down until the server is started anew. One that stands still as a whole
+ * gives no sign of life: it is killed, and started again. */
 #ifndef TW_HOSTS_H
 #define TW_HOSTS_H
 
@@ -34,6 +35,12 @@ void hosts_stop(struct hosts *hosts);
 /* "unix:/run/...", what it said. Thread: any. */
 const char *hosts_address(const struct hosts *hosts, size_t index);
 const struct tw_plugin_about *hosts_about(const struct hosts *hosts, size_t index);
+
+/* Whether it is worth a question: it is ready, and gave a sign of life just now. Thread: any. */
+bool hosts_is_answering(const struct hosts *hosts, size_t index);
+
+/* A host of the server's gives a sign of life each time its main thread turns: a byte to this file. */
+enum { HOSTS_PULSE_FD = 3, HOSTS_PULSE_MS = 200 };
 
 /* The ready line, both ways; `size` of a line is enough with HOSTS_LINE_BYTES. */
 enum { HOSTS_LINE_BYTES = 512 };

@@ -7,6 +7,7 @@
 #include <tradewake/base/log.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS (200 * TW_NS_PER_MS)
+#define LOOK_NS (HOSTS_PULSE_MS * TW_NS_PER_MS)
 enum { EXIT_WORN = 3 };
 
 /* Told by the kernel when whoever started it is gone; who had gone before that could be asked for is seen by who is the parent
@@ -41,6 +42,8 @@ static void process_prepare(const struct tw_cli_plugin_host *wanted, sigset_t *r
         signal(SIGHUP, SIG_IGN);
         signal(SIGINT, SIG_IGN);
     }
+    if (wanted->parent != 0)
+        (void)fcntl(HOSTS_PULSE_FD, F_SETFD, FD_CLOEXEC); /* not for what the library starts */
     umask(0077); /* who can open the socket can trade */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
@@ -76,11 +79,19 @@ static tw_status host_open(const struct tw_cli_plugin_host *wanted, const char *
     return tw_host_start(&options, ret, error);
 }
 
+/* A sign of life, to whoever started it. */
+static void pulse(const struct tw_cli_plugin_host *wanted)
+{
+    ssize_t written = wanted->parent != 0 ? write(HOSTS_PULSE_FD, "", 1) : 0;
+    (void)written; /* it does not block, and where it does not fit there are enough of them */
+}
+
 /* Until it is told to end: 0; worn out: 3, and nothing of it is worth taking apart. */
 static int run(const struct tw_cli_plugin_host *wanted, struct tw_host *host, void *plugin, const sigset_t *signals)
 {
     static const struct timespec look_again = {0, LOOK_NS};
     for (;;) {
+        pulse(wanted);
         int number = sigtimedwait(signals, NULL, &look_again);
         if (number > 0)
             return 0;

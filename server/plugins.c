@@ -8,12 +8,14 @@
 
 #include <tradewake/adapter/v1/broker_adapter.pb-c.h>
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CHECK_CONFIG   "/tradewake.adapter.v1.BrokerAdapterService/CheckConfig"
-#define CHECK_NS       (2 * TW_NS_PER_S)
+#define CHECK_NS       (500 * TW_NS_PER_MS) /* the fleet stands meanwhile, and who halts waits */
+#define CHECK_AGAIN_NS (5 * TW_NS_PER_S)    /* so long nobody asks again who was not answered */
 #define GRACE_MS       1000u   /* after its deadline a call is lost, as in process */
 #define TIMEOUT_MS_MAX 120000u /* the remote adapter's */
 
@@ -23,6 +25,7 @@ struct plugin {
     const struct tw_plugin_entry *entry;
     size_t host; /* hosted: which */
     struct tw_wire_client *client; /* hosted: for questions about settings */
+    atomic_llong ask_mono_ns;      /* hosted: not before */
 };
 
 struct plugins {
@@ -215,7 +218,7 @@ static struct tw_session_options local_options(const struct plugin *plugin, cons
 /* ---- Settings ---- */
 
 /* The library says whether it can take them; where nobody answers, they are taken, and the account says why it stays away. */
-static tw_status hosted_check(const struct plugin *plugin, const struct tw_session_options *options, char *ret_key,
+static tw_status hosted_check(struct plugin *plugin, const struct tw_session_options *options, char *ret_key,
                               struct tw_error *error)
 {
     Tradewake__Adapter__V1__CheckConfigRequest request;
@@ -237,6 +240,8 @@ static tw_status hosted_check(const struct plugin *plugin, const struct tw_sessi
     tw_status status = tw_wire_client_call(plugin->client, CHECK_CONFIG, &request.base, tw_mono_ns() + CHECK_NS, &arena, &response,
                                            NULL, &unheard);
     const Tradewake__Adapter__V1__CheckConfigResponse *answer = (const void *)response;
+    if (status == TW_TIMEOUT)
+        atomic_store(&plugin->ask_mono_ns, tw_mono_ns() + CHECK_AGAIN_NS);
     bool is_wrong = status == TW_OK && answer->verdict == TRADEWAKE__ADAPTER__V1__CONFIG_VERDICT__CONFIG_VERDICT_WRONG;
     if (is_wrong) {
         snprintf(ret_key, 65, "%.64s", answer->key);
@@ -260,7 +265,8 @@ static tw_status plugins_check(void *adapter, const struct tw_session_options *o
         return tw_adapter_plugin.check(plugins->local, &local, ret_key, error);
     }
     status = hosted_fill(plugins, plugin, options, &hosted, error);
-    return status == TW_OK ? hosted_check(plugin, options, ret_key, error) : status;
+    bool is_asked = hosts_is_answering(plugins->hosts, plugin->host) && tw_mono_ns() >= atomic_load(&plugin->ask_mono_ns);
+    return status == TW_OK && is_asked ? hosted_check(plugin, options, ret_key, error) : status;
 }
 
 /* ---- Sessions ---- */

@@ -3,7 +3,8 @@
 
 All four thread models carry out every order once. A library that crashes, ends the process, hangs or lies takes down its own process
 and nothing else: the server goes on, the order is looked up and is never sent twice, other followers do not notice. A process
-that is killed with orders on their way, again and again, is started again, and every copy reaches a final state. It ends with the server,
+that is killed with orders on their way, again and again, is started again, and every copy reaches a final state. One that stands still,
+or is never ready again, is killed and started again; one that writes without a pause holds up nobody. It ends with the server,
 however that ends; nobody else can open its socket. What cannot be loaded refuses the start. --rounds 50 --long 1 for the long run.
 """
 import collections
@@ -21,7 +22,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 from blackbox import Fleet, prove, wait_until  # noqa: E402
-from plugins import configuration, create, drifts, started, states  # noqa: E402
+from plugins import configuration, create, drifts, libraries, started, states  # noqa: E402
 
 FINAL = {"DONE", "REJECTED", "SKIPPED", "EXPIRED", "CANCELLED", "PARTIAL"}
 ORDER_BYTES, ID_AT, ID_BYTES = 312, 80, 40  # struct twp_order, as tests/plugins/sim.c writes it down
@@ -203,6 +204,72 @@ def alone(options, checks):
         checks.true("alone: it ends when the server is killed", wait_until(lambda: not is_there(pid), 20, "its end"))
 
 
+def try_to_write(path):
+    """The file, once somebody reads it."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
+def silent(options, checks):
+    """Processes that are there and do nothing: one stands still, one is never ready when it is started again."""
+    folder, stands, loads = tempfile.mkdtemp(prefix="plugins-", dir="/tmp"), "good", "good_session"
+    path = os.path.join(folder, loads + ".so")
+    shutil.copy(os.path.join(libraries(options.program), loads + ".so"), path)
+    config = configuration(options.program, stands) + "  %s: {library: %s}\n" % (loads, path)
+    try:
+        with Fleet(options.program, 1, config=config) as fleet:
+            for name in (stands, loads):
+                create(fleet, name, "plugin:" + name)
+            wait_until(fleet.is_connected, 30, "every follower connected")
+            os.unlink(path)
+            os.mkfifo(path)  # who loads it waits for what is never written
+            os.kill(pids(fleet, loads)[-1], signal.SIGKILL)
+            writer = wait_until(lambda: try_to_write(path), 20, "a library is being loaded")
+            os.unlink(path)
+            shutil.copy(os.path.join(libraries(options.program), loads + ".so"), path)
+            stopped = pids(fleet, stands)[-1]
+            os.kill(stopped, signal.SIGSTOP)
+            fleet.submit(fleet.open("1"), wait_for="WAIT_FOR_ACCEPTED")
+            begin = time.monotonic()
+            for number in range(8):
+                create(fleet, "S%d" % number, "plugin:" + stands)
+            checks.true("silent: the fleet does not wait for an answer each time", time.monotonic() - begin < 5)
+            for name in (stands, loads):
+                wait_until(lambda: "host.silent plugin=%s " % name in fleet.server.log(), 60, "%s found silent" % name)
+            wait_until(fleet.is_connected, 30, "connected again")
+            os.close(writer)
+            checks.true("silent: the one that stood still is gone", not is_there(stopped))
+            checks.equal("silent: each was started again", [len(pids(fleet, name)) for name in (stands, loads)], [2, 2])
+            wait_until(fleet.is_idle, 60, "every copy is final")
+            checks.equal("silent: the brokers hold what is believed", drifts(fleet), 0)
+            answer = fleet.submit(fleet.open("2"))
+            checks.equal("silent: the next open is DONE", set(states(fleet, answer)), {"DONE"})
+            checks.equal("silent: the server is well", fleet.server.faults(), None)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def loud(options, checks):
+    """A library that writes without a pause holds up nobody, and is heard in measure."""
+    with Fleet(options.program, 1, config=configuration(options.program, "evil", "good")) as fleet:
+        create(fleet, "E", "plugin:evil", does="shout")
+        create(fleet, "G", "plugin:good")
+        wait_until(fleet.is_connected, 30, "every follower connected")
+        wait_until(lambda: "plugin.said" in fleet.server.log(), 20, "its words")
+        os.kill(pids(fleet, "good")[-1], signal.SIGKILL)
+        wait_until(lambda: len(pids(fleet, "good")) == 2, 30, "another started again")
+        wait_until(lambda: "plugin.said lines_left_out=" in fleet.server.log(), 20, "what is left out, in words")
+        wait_until(fleet.is_connected, 30, "connected again")
+        answer = fleet.submit(fleet.open("1"))
+        checks.equal("loud: every open is DONE", set(states(fleet, answer)), {"DONE"})
+        log = fleet.server.log()
+        checks.true("loud: what looks like a line of a log is one", 'fake.line words="?[2J"' in log)
+        checks.true("loud: no control characters", not re.search(r"[\0-\x09\x0b-\x1f]", log))
+        checks.equal("loud: the server ends", fleet.server.terminate(), 0)
+
+
 def not_started(options, checks):
     for name, words in (("no_such", "cannot be loaded"), ("nothing", "exports no tradewake_plugin_v1")):
         code, line = started(options.program, configuration(options.program, name))
@@ -221,6 +288,8 @@ def main(options, checks):
         evil(options, checks, *wanted)
     deaf(options, checks)
     killed(options, checks)
+    silent(options, checks)
+    loud(options, checks)
     alone(options, checks)
     not_started(options, checks)
 

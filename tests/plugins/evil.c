@@ -8,17 +8,20 @@
  *   list          a position of a size that there is not; cut: a list that stops in the middle, and says so
  *   hang, late    comes back never; after nine tenths of a second, whatever the deadline is
  *   deaf          after the first order a question for quotes comes back never, once in a ledger
+ *   shout         writes to its standard output without a pause, also what looks like lines of a log
  *   abort, crash, exit, kill   of course: after the order was carried out; early: before it was, once in a ledger */
 #define _GNU_SOURCE
 #include "sim.h"
 
 #include <fcntl.h>
 #include <locale.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const int64_t sim_latency_ns = 1000000;
 const int sim_keeps_deadlines = 0;
@@ -40,11 +43,28 @@ static int32_t evil_check(const struct twp_setting *settings, uint32_t n, struct
     return TWP_DONE;
 }
 
+static void *shout(void *arg)
+{
+    static const char words[] = "louder\n2026-12-01T00:00:00.000Z W fake.line words=\"\033[2J\"\n\0";
+    while (write(STDOUT_FILENO, words, sizeof words) > 0) {
+    }
+    return arg;
+}
+
+static void shout_begin(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, shout, NULL) == 0)
+        pthread_detach(thread);
+}
+
 static int32_t evil_session_open(const struct twp_open *open, struct twp_session **ret, struct twp_words *words)
 {
     if (sim_setting(open, "does")[0] != '\0' && atomic_exchange(&is_told, 1) == 0) {
         strncpy(does, sim_setting(open, "does"), sizeof does - 1);
         strncpy(ledger, sim_setting(open, "ledger"), sizeof ledger - 1);
+        if (is("shout"))
+            shout_begin();
     }
     return sim_session_open(open, ret, words);
 }

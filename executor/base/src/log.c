@@ -105,13 +105,18 @@ void tw_log(enum tw_log_level level, const char *event, const char *format, ...)
     (void)written; /* nobody is left to tell */
 }
 
-bool tw_log_paced(struct tw_log_pace *pace, const char *event)
+bool tw_log_paced_at(struct tw_log_pace *pace, const char *event, int lines_per_s)
 {
     long long now_s = tw_mono_ns() / TW_NS_PER_S;
     if (atomic_exchange_explicit(&pace->second, now_s, memory_order_relaxed) != now_s) {
-        int left_out = atomic_exchange_explicit(&pace->lines, 0, memory_order_relaxed) - TW_LOG_PACED_LINES_PER_S;
+        int left_out = atomic_exchange_explicit(&pace->lines, 0, memory_order_relaxed) - lines_per_s;
         if (left_out > 0)
             tw_log(TW_LOG_WARN, event, "lines_left_out=%d", left_out);
     }
-    return atomic_fetch_add_explicit(&pace->lines, 1, memory_order_relaxed) < TW_LOG_PACED_LINES_PER_S;
+    return atomic_fetch_add_explicit(&pace->lines, 1, memory_order_relaxed) < lines_per_s;
+}
+
+bool tw_log_paced(struct tw_log_pace *pace, const char *event)
+{
+    return tw_log_paced_at(pace, event, TW_LOG_PACED_LINES_PER_S);
 }

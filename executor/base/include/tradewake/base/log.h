@@ -43,4 +43,7 @@ struct tw_log_pace {
  * next second that has one. Races between threads cost a line or two. Thread: as tw_log(). */
 bool tw_log_paced(struct tw_log_pace *pace, const char *event);
 
+/* The same with another number of lines. */
+bool tw_log_paced_at(struct tw_log_pace *pace, const char *event, int lines_per_s);
+
 #endif
