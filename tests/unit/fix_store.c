@@ -12,13 +12,15 @@
 
 static char folder[64], path[128];
 static struct tw_error error;
-static bool disk_is_full, disk_fails;
+static bool disk_is_full, disk_fails, boot_id_fails;
 static unsigned syncs;
 
 ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t at);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at);
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd);
+ssize_t __real_read(int fd, void *bytes, size_t n);
+ssize_t __wrap_read(int fd, void *bytes, size_t n);
 
 /* A disk that takes half and is full then. */
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
@@ -38,6 +40,13 @@ int __wrap_fdatasync(int fd)
     syncs++;
     errno = EIO;
     return disk_fails ? -1 : __real_fdatasync(fd);
+}
+
+/* The store reads its own file with pread(): only the boot's id comes this way. */
+ssize_t __wrap_read(int fd, void *bytes, size_t n)
+{
+    errno = EIO;
+    return boot_id_fails ? -1 : __real_read(fd, bytes, n);
 }
 
 static void start(void)
@@ -266,6 +275,32 @@ Test(fix_store, a_foreign_file_is_left_alone)
     char *bytes = slurp(path, &n);
     cr_expect_str_eq(bytes, "something else");
     free(bytes);
+}
+
+Test(fix_store, where_the_boot_is_not_known_nothing_is_opened)
+{
+    const struct fix_store_options options = {.path = path};
+    struct fix_store *store = NULL;
+    struct stat file;
+    boot_id_fails = true;
+    cr_expect_eq(fix_store_open(&options, 1, &store, &error), TW_IO);
+    cr_expect_not_null(strstr(error.text, "it needs /proc/sys/kernel/random/boot_id: Input/output error"), "%s", error.text);
+    cr_expect_neq(stat(path, &file), 0, "nothing is begun");
+    boot_id_fails = false;
+    cr_expect_eq(fix_store_open(&options, 1, &store, &error), TW_OK, "%s", error.text);
+    fix_store_close(store);
+}
+
+Test(fix_store, a_file_of_a_boot_without_a_name_goes_on_behind_what_was_reserved)
+{
+    struct fix_store *store = open_boot("");
+    out(store, 1);
+    killed(store);
+
+    store = open_boot("a");
+    cr_expect_eq(fix_store_numbers(store).next_out, 1 + FIX_STORE_RESERVE);
+    cr_expect_eq(fix_store_numbers(store).since_wall_ns, 1000);
+    fix_store_close(store);
 }
 
 Test(fix_store, a_session_is_open_once)

@@ -139,14 +139,18 @@ static tw_status directory_sync(const struct fix_store *store, struct tw_error *
 
 /* ---- Opening. ---- */
 
-static void boot_id_read(char ret[BOOT_ID_BYTES])
+/* Without it nobody could tell a kill from a power cut: which numbers were used would not be known. */
+static tw_status boot_id_read(struct fix_store *store, struct tw_error *error)
 {
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, ret, BOOT_ID_BYTES - 1) : 0;
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, store->boot_id, BOOT_ID_BYTES - 1) : -1;
+    const char *why = n < 0 ? strerror(errno) : "it is empty";
     if (fd >= 0)
         close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-    ret[strcspn(ret, "\n")] = '\0';
+    store->boot_id[n > 0 ? n : 0] = '\0';
+    store->boot_id[strcspn(store->boot_id, "\n")] = '\0';
+    return store->boot_id[0] != '\0' ? TW_OK : tw_error_set(error, TW_IO, "%s: it needs %s: %s", store->path, path, why);
 }
 
 /* Locked, and still the file of that name: another process may just have put it aside. */
@@ -195,7 +199,7 @@ static tw_status file_read(const struct fix_store *store, char **ret, size_t *re
     return TW_OK;
 }
 
-/* What the records come to. *ret_boot_id: of who wrote last; "" = nobody. */
+/* What the records come to. ret_boot_id: of the boot in which numbers were written last. */
 static void numbers_take(struct fix_store *store, const struct record *record, char ret_boot_id[BOOT_ID_BYTES])
 {
     uint64_t number = record->kind == RECORD_NOTE || record->kind == RECORD_IN ? 0 : get_u64(record->payload);
@@ -245,7 +249,7 @@ static tw_status file_take(struct fix_store *store, const char *bytes, size_t n,
         return tw_error_set(error, TW_INVALID, "%s is no file of a FIX session", store->path);
     while (at < n && fix_record_next(bytes, n, &at, &record))
         numbers_take(store, &record, boot_id);
-    if (n < MAGIC_BYTES || boot_id[0] == '\0') /* begun, and not even its first record was on the disk: nothing was sent */
+    if (store->reserved == 0) /* begun, and not even its first record was on the disk: nothing was sent */
         return n > MAGIC_BYTES && is_damaged(bytes, n, MAGIC_BYTES, false)
                    ? tw_error_set(error, TW_INVALID, "%s is damaged at byte %d: its numbers are not to be trusted", store->path, MAGIC_BYTES)
                    : file_begin(store, now_wall_ns, error);
@@ -270,11 +274,11 @@ static tw_status store_open(struct fix_store *store, const struct fix_store_opti
     strcpy(store->path, options->path);
     store->bytes_max = options->bytes_max != 0 ? options->bytes_max : FIX_STORE_BYTES_MAX_DEFAULT;
     store->syncs_each = options->syncs_each;
-    if (options->boot_id == NULL)
-        boot_id_read(store->boot_id);
-    else
+    if (options->boot_id != NULL)
         snprintf(store->boot_id, sizeof store->boot_id, "%s", options->boot_id);
-    tw_status status = file_lock(store, error);
+    tw_status status = options->boot_id != NULL ? TW_OK : boot_id_read(store, error);
+    if (status == TW_OK)
+        status = file_lock(store, error);
     if (status != TW_OK)
         return status;
     snprintf(aside, sizeof aside, "%s.new", store->path);

@@ -41,8 +41,8 @@ struct fix_store_numbers {
     int64_t since_wall_ns; /* when they began at 1 */
 };
 
-/* Fails: TW_EXISTS (another process has it open), TW_INVALID (damaged, or none of ours), TW_IO, TW_NO_MEMORY; nothing
- * has been changed then. Blocks: for the disk. */
+/* Fails: TW_EXISTS (another process has it open), TW_INVALID (damaged, or none of ours), TW_IO (also: the machine does not
+ * tell which boot this is), TW_NO_MEMORY; nothing has been changed then. Blocks: for the disk. */
 TW_MUST_CHECK tw_status fix_store_open(const struct fix_store_options *options, int64_t now_wall_ns, struct fix_store **ret,
                                        struct tw_error *error);
 /* What is not on the disk yet gets there. NULL is allowed. */
