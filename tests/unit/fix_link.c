@@ -24,7 +24,7 @@ struct peer {
     pthread_t thread;
     int listener, port;
     SSL_CTX *tls;
-    bool closes_at_once, never_shakes;
+    bool closes_at_once, never_shakes, resets; /* resets: when the first byte has come */
     char sni[64];
 };
 
@@ -59,11 +59,16 @@ static void *peer_main(void *arg)
     char byte;
     if (file < 0)
         return NULL;
-    if (peer->never_shakes)
+    if (peer->resets) {
+        const struct linger now = {.l_onoff = 1};
+        (void)!read(file, &byte, 1);
+        setsockopt(file, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    } else if (peer->never_shakes) {
         while (read(file, &byte, 1) > 0) {
         }
-    else if (!peer->closes_at_once)
+    } else if (!peer->closes_at_once) {
         echo(peer, file);
+    }
     close(file);
     return NULL;
 }
@@ -242,6 +247,22 @@ Test(fix_link, the_end_of_the_peer_is_told_once, .timeout = 30)
     done(&seen);
 
     cr_expect_eq(seen.downs, 1);
+    peer_end(&peer);
+}
+
+Test(fix_link, a_connection_that_the_peer_resets_is_told_as_that, .timeout = 30)
+{
+    static struct seen seen;
+    struct peer peer = {.resets = true};
+    struct fix_link_options options = {.host = "127.0.0.1"};
+    peer_start(&peer);
+
+    connect_to(&seen, &options, peer.port, "x");
+    AWAIT(&seen, seen.downs > 0);
+    done(&seen);
+
+    cr_expect_eq(seen.downs, 1);
+    cr_expect_not_null(strstr(seen.why, "Connection reset by peer"), "%s", seen.why);
     peer_end(&peer);
 }
 

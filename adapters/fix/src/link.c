@@ -406,24 +406,31 @@ static void on_connected(struct fix_link *link)
         link_fail(link, "TLS cannot be set up");
 }
 
+/* What the system says of the socket; libuv has one word for whatever befalls it. */
+static const char *socket_why(const struct fix_link *link, int status)
+{
+    int failed = 0;
+    socklen_t size = sizeof failed;
+    if (getsockopt(link->file, SOL_SOCKET, SO_ERROR, &failed, &size) != 0)
+        failed = errno;
+    return failed != 0 ? strerror(failed) : status != 0 ? uv_strerror(status) : NULL;
+}
+
 static void on_socket(uv_poll_t *poll, int status, int events)
 {
     struct fix_link *link = poll->data;
     if (link->is_closed || link->phase == DOWN)
         return;
     if (link->phase == CONNECTING) {
-        int failed = 0;
-        socklen_t size = sizeof failed;
-        if (getsockopt(link->file, SOL_SOCKET, SO_ERROR, &failed, &size) != 0)
-            failed = errno;
-        if (failed != 0 || status != 0)
-            address_next(link, failed != 0 ? strerror(failed) : uv_strerror(status));
+        const char *why = socket_why(link, status);
+        if (why != NULL)
+            address_next(link, why);
         else
             on_connected(link);
         return;
     }
     if (status != 0) {
-        link_fail(link, uv_strerror(status));
+        link_fail(link, socket_why(link, status));
         return;
     }
     if ((events & UV_WRITABLE) && !socket_flush(link))
