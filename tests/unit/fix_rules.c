@@ -178,6 +178,41 @@ Test(fix_rules, what_a_follower_says_is_checked_by_key)
     }
 }
 
+Test(fix_rules, what_an_account_can_do_is_what_its_venue_can)
+{
+#define SECTION(profile, sender, more)                                                                                 \
+    "[v]\nprofile = " profile "\naddress = 127.0.0.1:1\nsender = " sender "\ntarget = T\ncurrency = USD\n" more SYMBOL
+    static const struct {
+        const char *text;
+        bool netting, query_by_id, not_found_is_final, reduce_only;
+    } cases[] = {
+        {SECTION("generic44", "S", ""), true, true, true, false},
+        {SECTION("generic44", "S", "positions = yes\n"), true, true, true, true},
+        {SECTION("generic44", "S", "order_status = no\n"), true, false, false, false},
+        {SECTION("generic44", "S", "unique_ids = no\n"), true, true, false, false},
+        {SECTION("ctrader", "S-{account}", ""), false, true, true, false},
+        {SECTION("ctrader", "S-{account}", "unique_ids = no\n"), false, true, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct tw_session_options options = {.follower_id = "F1", .adapter = "fix:v"};
+        struct fix_venues made = {0};
+        struct fix_settings settings;
+        struct tw_capabilities can;
+        char key[FIX_SETTING_KEY_BYTES] = "";
+        struct tw_error error = {{0}};
+        cr_assert_eq(fix_venues_read(cases[i].text, "fix.ini", &made, &error), TW_OK, "case %zu: %s", i, error.text);
+        cr_assert_eq(fix_settings_read(&made, &options, &settings, key, &error), TW_OK, "case %zu: %s", i, error.text);
+
+        fix_settings_capabilities(&settings, &can);
+
+        cr_expect_eq(can.netting, cases[i].netting, "case %zu", i);
+        cr_expect_eq(can.query_by_id, cases[i].query_by_id, "case %zu", i);
+        cr_expect_eq(can.not_found_is_final, cases[i].not_found_is_final, "case %zu", i);
+        cr_expect_eq(can.reduce_only, cases[i].reduce_only, "case %zu", i);
+        fix_venues_clear(&made);
+    }
+}
+
 /* ---- On the wire. ---- */
 
 static const char *shown(const struct fix_body *body)

@@ -149,21 +149,6 @@ static tw_status fix_check(void *adapter_of, const struct tw_session_options *op
     return status;
 }
 
-static void capabilities_of(const struct fix_settings *settings, struct tw_capabilities *ret)
-{
-    const struct fix_profile *profile = &settings->venue->profile;
-    *ret = (struct tw_capabilities){
-        .blocking = false,
-        .netting = profile->is_netting,
-        .query_by_id = profile->asks_order,
-        .not_found_is_final = profile->asks_order && profile->refuses_duplicates, /* else what comes late comes twice */
-        .reduce_only = profile->is_netting && profile->asks_positions, /* the position is looked at first */
-        .max_parallel = TW_PARALLEL_MAX,
-        .call_timeout_ms = (uint32_t)(settings->call_timeout_ns / TW_NS_PER_MS),
-        .settle_ms = profile->settle_ms,
-    };
-}
-
 static void on_attach(struct tw_task *task)
 {
     struct fix_account *account = (struct fix_account *)(void *)((char *)task - offsetof(struct fix_account, attach));
@@ -191,7 +176,7 @@ static tw_status fix_session_open(void *adapter_of, const struct tw_session_opti
     account->venue = settings.venue;
     account->host = options->host;
     account->attach.run = on_attach;
-    capabilities_of(&settings, &account->can);
+    fix_settings_capabilities(&settings, &account->can);
     *ret_session = account;
     tw_reactor_post(adapter->reactor, &account->attach);
     return TW_OK;

@@ -107,3 +107,18 @@ tw_status fix_settings_read(const struct fix_venues *venues, const struct tw_ses
     snprintf(ret_key, FIX_SETTING_KEY_BYTES, "currency");
     return tw_error_set(error, TW_INVALID, "currency is missing: FIX 4.4 does not tell it, and neither does the session's section");
 }
+
+void fix_settings_capabilities(const struct fix_settings *settings, struct tw_capabilities *ret)
+{
+    const struct fix_profile *profile = &settings->venue->profile;
+    *ret = (struct tw_capabilities){
+        .blocking = false,
+        .netting = profile->is_netting,
+        .query_by_id = profile->asks_order,
+        .not_found_is_final = profile->asks_order && profile->refuses_duplicates, /* else what comes late comes twice */
+        .reduce_only = profile->is_netting && profile->asks_positions, /* the position is looked at first */
+        .max_parallel = TW_PARALLEL_MAX,
+        .call_timeout_ms = (uint32_t)(settings->call_timeout_ns / TW_NS_PER_MS),
+        .settle_ms = profile->settle_ms,
+    };
+}

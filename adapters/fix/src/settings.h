@@ -17,5 +17,7 @@ struct fix_settings {
 TW_MUST_CHECK tw_status fix_settings_read(const struct fix_venues *venues, const struct tw_session_options *options,
                                           struct fix_settings *ret, char ret_key[FIX_SETTING_KEY_BYTES],
                                           struct tw_error *error);
+/* By the profile, and what its section says instead. */
+void fix_settings_capabilities(const struct fix_settings *settings, struct tw_capabilities *ret);
 
 #endif
