@@ -210,6 +210,16 @@ static void say_duplicate(const char *id)
     fix_accounts_on_execution(&line, &made);
 }
 
+/* The question that is out is answered: all of it has filled. */
+static void found_filled(const struct tw_adapter_call *call, const char *id)
+{
+    cr_expect_eq(n_done, 0);
+    say(id, "", 'I', '2', 10);
+    cr_assert_eq(n_done, 1);
+    cr_expect_eq(call->ack.outcome, TW_OUTCOME_DONE, "outcome %d", call->ack.outcome);
+    cr_expect_eq(call->ack.filled_volume, UNITS(10));
+}
+
 static void works(const char *id)
 {
     static struct tw_adapter_call call;
@@ -356,10 +366,7 @@ Test(fix_calls, a_duplicate_that_is_unknown_when_asked_for_is_no_final_answer)
     lookup(&call, TW_OP_OPEN, "o");
     say_unknown("o");
     cr_expect_eq(n_done, 0, "the venue has it: unknown is no answer");
-    say("o", "", 'I', '2', 10);
-    cr_assert_eq(n_done, 1);
-    cr_expect_eq(call.ack.outcome, TW_OUTCOME_DONE);
-    cr_expect_eq(call.ack.filled_volume, UNITS(10));
+    found_filled(&call, "o");
 }
 
 Test(fix_calls, a_duplicate_whose_question_is_refused_as_not_found_is_no_final_answer)
@@ -504,12 +511,7 @@ Test(fix_calls, a_fill_whose_total_cannot_be_read_is_asked_for)
     cr_expect_eq(call.ack.outcome, TW_OUTCOME_AMBIGUOUS, "outcome %d", call.ack.outcome);
 
     lookup(&call, TW_OP_OPEN, "o");
-    cr_assert_eq(n_done, 0);
-    say("o", "", 'I', '2', 10);
-
-    cr_assert_eq(n_done, 1);
-    cr_expect_eq(call.ack.outcome, TW_OUTCOME_DONE);
-    cr_expect_eq(call.ack.filled_volume, UNITS(10));
+    found_filled(&call, "o");
 }
 
 Test(fix_calls, an_end_whose_total_cannot_be_read_is_no_requote)
@@ -581,11 +583,7 @@ Test(fix_calls, an_answer_that_names_no_account_is_that_of_who_asks)
     account->next = &other;
 
     lookup(&call, TW_OP_OPEN, "q"); /* after a start: nobody has heard of it */
-    cr_assert_eq(n_done, 0);
-    say("q", "", 'I', '2', 10);
+    found_filled(&call, "q");
 
     account->next = NULL;
-    cr_assert_eq(n_done, 1);
-    cr_expect_eq(call.ack.outcome, TW_OUTCOME_DONE, "outcome %d", call.ack.outcome);
-    cr_expect_eq(call.ack.filled_volume, UNITS(10));
 }
