@@ -542,6 +542,25 @@ Test(fix_calls, an_unread_fill_before_the_end_is_no_requote)
     cr_expect_eq(call.ack.outcome, TW_OUTCOME_AMBIGUOUS, "outcome %d", call.ack.outcome);
 }
 
+/* ---- A message that was not taken. ---- */
+
+Test(fix_calls, a_refusal_is_that_of_the_message_it_names_by_number)
+{
+    static struct tw_adapter_call call;
+    begin("net");
+    execute(&call, TW_OP_OPEN, "o", "");
+    uint64_t seq = n_sent;
+
+    fix_accounts_on_unread(&line, seq + 1, "o", false, 0, "");
+    cr_assert_eq(n_done, 0, "another message is meant");
+    fix_accounts_on_unread(&line, seq, "", false, 0, "");
+    cr_assert_eq(n_done, 1);
+
+    execute(&call, TW_OP_OPEN, "p", "");
+    fix_accounts_on_unread(&line, 0, "p", false, 0, "");
+    cr_expect_eq(n_done, 1, "no number: the id is all there is");
+}
+
 /* ---- Whose a report is, and what is known after some were lost. ---- */
 
 Test(fix_calls, what_was_held_is_not_certain_once_reports_were_lost)

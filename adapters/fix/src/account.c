@@ -328,6 +328,14 @@ static bool unread_picture(struct fix_account *account, const char *id, bool is_
     return false;
 }
 
+/* 45 names the message; an id alone (379) is taken where it does not: another message may carry the same one. */
+static bool is_refused(const struct fix_flight *flight, uint64_t seq, const char *id)
+{
+    if (seq != 0)
+        return flight->seq == seq;
+    return id[0] != '\0' && strcmp(flight->call->order.client_order_id, id) == 0;
+}
+
 void fix_accounts_on_unread(struct fix_line *line, uint64_t seq, const char *id, bool is_session_reject, int code, const char *text)
 {
     for (struct fix_account *account = fix_line_accounts(line); account != NULL; account = account->next) {
@@ -336,8 +344,7 @@ void fix_accounts_on_unread(struct fix_line *line, uint64_t seq, const char *id,
         if (unread_picture(account, id, is_empty))
             return;
         for (struct fix_flight *flight = account->flights; flight != NULL; flight = flight->next)
-            if ((seq != 0 && flight->seq == seq) ||
-                (id[0] != '\0' && strcmp(flight->call->order.client_order_id, id) == 0)) {
+            if (is_refused(flight, seq, id)) {
                 fix_calls_on_unread(flight, is_session_reject, code, text);
                 return;
             }
