@@ -561,6 +561,48 @@ Test(fix_calls, a_refusal_is_that_of_the_message_it_names_by_number)
     cr_expect_eq(n_done, 1, "no number: the id is all there is");
 }
 
+/* ---- What working orders have become while nobody heard. ---- */
+
+Test(fix_calls, working_orders_are_asked_for_once_reports_were_lost)
+{
+    begin("net");
+    works("p");
+    works("q");
+    say("q", "", 'F', '2', 10);
+    cr_assert_eq(n_gone, 1);
+    n_sent = 0;
+
+    fix_account_on_missed(account);
+    cr_expect_eq(n_sent, 1, "the one that works");
+    cr_expect_str_eq(sent_type, "H");
+    cr_expect_not_null(strstr(sent, "11=p\001"), "%s", sent);
+    say("p", "", 'I', '0', 0);
+    cr_expect_eq(n_gone, 1, "it works on");
+
+    fix_account_on_line(account, false, "cut");
+    fix_account_on_missed(account);
+    cr_expect_eq(n_sent, 1, "not before the line is up");
+    fix_account_on_line(account, true, "");
+    cr_expect_eq(n_sent, 2);
+    say("p", "", 'I', '2', 10);
+    cr_expect_eq(n_gone, 2);
+    cr_expect_str_eq(gone_position, "X");
+    fix_account_on_missed(account);
+    cr_expect_eq(n_sent, 2, "none is left");
+}
+
+Test(fix_calls, a_working_order_that_nobody_knows_any_more_stays_as_it_was)
+{
+    begin("net");
+    works("p");
+
+    fix_account_on_missed(account);
+    say_unknown("p");
+
+    cr_expect_eq(n_gone, 0);
+    cr_expect_not(fix_order_is_over(fix_orders_find(line.orders, "p")));
+}
+
 /* ---- Whose a report is, and what is known after some were lost. ---- */
 
 Test(fix_calls, what_was_held_is_not_certain_once_reports_were_lost)

@@ -52,15 +52,13 @@ void fix_account_begin(struct fix_account *account)
 
 static void account_up(struct fix_account *account)
 {
-    if (account->is_up) { /* read again, after a gap */
-        account->is_starting = false;
-        (void)tw_timer_stop(account->adapter->reactor, &account->start_timer);
-        return;
-    }
     account->is_starting = false;
     (void)tw_timer_stop(account->adapter->reactor, &account->start_timer);
+    if (account->is_up) /* read again, after a gap */
+        return;
     account->is_up = true; /* the host may call as soon as it hears of it */
     fix_account_tell(account, true, "");
+    fix_calls_ask_working(account);
 }
 
 static void start_give_up(struct fix_account *account)
@@ -136,7 +134,10 @@ void fix_account_on_missed(struct fix_account *account)
 {
     account->has_orders = false;
     account->is_stale = true;
-    if (account->is_up && !account->is_starting)
+    if (!account->is_up)
+        return; /* it is read, and asked for, when it is */
+    fix_calls_ask_working(account);
+    if (!account->is_starting)
         start_begin(account);
 }
 

@@ -566,6 +566,22 @@ static void ask(struct fix_flight *flight)
         flight_refuse(flight, false, why);
 }
 
+void fix_calls_ask_working(struct fix_account *account)
+{
+    const struct fix_profile *profile = &account->venue->profile;
+    struct fix_order *order = profile->asks_order && !profile->asks_all ? fix_orders_first(fix_line_orders(account->line)) : NULL;
+    for (; order != NULL; order = order->older) {
+        if (order->owner != account || !order->is_told_working || fix_order_is_over(order))
+            continue;
+        struct fix_terms terms = fix_account_terms(account, order->symbol);
+        struct fix_body body;
+        char why[WHY_BYTES];
+        fix_compose_status(&terms, order->current_id, order->order_id, order->side, &body);
+        if (!fix_line_send(account->line, "H", &body, NULL, why))
+            return; /* the next connection asks anew */
+    }
+}
+
 void fix_lookup(void *session, struct tw_adapter_call *call)
 {
     struct fix_account *account = session;

@@ -180,6 +180,8 @@ void fix_snapshot(void *session, struct tw_adapter_call *call);
 
 /* A report has changed this order (NULL: it says that there is no such one). */
 void fix_calls_on_report(struct fix_account *account, const struct fix_report *report, const struct fix_change *change);
+/* After reports may have been missed, where the venue lists no orders: H for each that the host takes for working. */
+void fix_calls_ask_working(struct fix_account *account);
 /* Whether a call asks for the order of this ClOrdID at this moment. */
 bool fix_calls_ask_for(const struct fix_account *account, const char *cl_ord_id);
 void fix_calls_on_picture(struct fix_account *account, struct fix_flight *flight);
